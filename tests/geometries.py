@@ -109,15 +109,17 @@ def two_pass(
     edges: bool,
     *,
     inner=4,
-    cols=CHUNK // 2,
+    cols=CHUNK // 4,
+    tiles=2,
     of=1,
     wide=False,
     two_launches=False,
 ) -> Choice:
-    """All tiles of `cols` in one launch, or chunks of two of them in two."""
-    chunk = 2 * cols if two_launches else triton.cdiv(n_cols, cols) * cols
+    """All steps of so many tiles of `cols` in one launch, or chunks of two steps in two."""
+    step = cols * tiles
+    chunk = 2 * step if two_launches else triton.cdiv(n_cols, step) * step
     n_chunks = triton.cdiv(n_cols, chunk)
-    how = TwoPass(cols, inner, of, wide, publish=True, write=True)
+    how = TwoPass(cols, inner, of, wide, publish=True, write=True, tiles=tiles)
     return Choice(
         "two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=n_chunks > 1
     )

@@ -313,11 +313,12 @@ def selective(group) -> None:
         for one, other in zip(wanted, found, strict=True):
             near(other.detach(), one.detach(), torch.float64)
         near(leaf.grad, part(whole.grad, group), torch.float64)
-    placed = distribute_tensor(x[:1], mesh_of((group.size(),)), [Shard(2)])
-    for one, other in zip(both(placed, index[:1]), both(x[:1], index[:1]), strict=True):
+    leaf = distribute_tensor(x, mesh_of((group.size(),)), [Shard(2)]).requires_grad_()
+    found = both(leaf, index, 0.7, mask)
+    (found[0].full_tensor().sum() + 2 * found[1].full_tensor().sum()).backward()
+    for one, other in zip(found, wanted, strict=True):
         near(one.full_tensor(), other, torch.float64)
-    with pytest.raises(NotImplementedError, match="row_mask"):
-        both(placed, index[:1], row_mask=mask[:1])
+    near(leaf.grad.full_tensor(), whole.grad, torch.float64)
 
 
 def lying_apart(group) -> None:
@@ -667,15 +668,20 @@ INVARIANT = {
     "mean": (cross_entropy, {"label_smoothing": 0.1, "z_loss": 1e-3}),
     "sum": (cross_entropy, {"reduction": "sum", "return_lse": True}),
     "none": (cross_entropy, {"reduction": "none", "softcap": 5.0}),
-    "tokens": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
+    "weighted": (cross_entropy, {"weight": True}),
+    "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
+    "several": (triton_softmax.token_logprobs, {"index": 3}),
+    "cooled": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
+    "by-rows": (triton_softmax.token_logprobs, {"temperature": True, "return_entropy": True}),
 }
 """Functions that give a row the same bits on one rank and on several, and options of theirs."""
 
 
 def same_as_on_one(
-    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=False, where=False
+    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
 ) -> None:  # fmt: skip
-    """Results and gradients are, to the bit, those of whole rows. A result takes one message."""
+    """Results and gradients are, to the bit, those of whole rows. A result takes one message,
+    of less than a twelfth of this rank's elements, if rows are long."""
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -684,14 +690,21 @@ def same_as_on_one(
         if function is cross_entropy:
             target[n_rows // 2] = -100
             more = {"vocab_start": bounds(group, shape[-1], sizes)[0], "vocab_size": shape[-1]}
+        k, weight = options.get("index"), options.get("weight")
+        target = target.unsqueeze(1).repeat(1, k) if k else target
         options = {**options, "target" if function is cross_entropy else "index": target}
+        if weight:
+            options["weight"] = drawn(shape[-1:], dtype, seed=2).abs()
+        if options.get("temperature") is True:
+            options["temperature"] = drawn((n_rows, 1), torch.float32, seed=2).abs() + 0.5
     more = more if where else {}
     invariant = {} if context else {"batch_invariant": True}
     with batch_invariant() if context else contextlib.nullcontext():
         one = x.clone().requires_grad_()
         mine = part(x, group, -1, sizes).requires_grad_()
         if mesh:
-            mine = distribute_tensor(x, mesh_of((group.size(),)), [Shard(1)]).requires_grad_()
+            placements = [Shard(0), Shard(1)][-len(mesh) :]
+            mine = distribute_tensor(x, mesh_of(mesh), placements).requires_grad_()
         else:
             more["group"] = group
         wanted = function(one, **options, **invariant)
@@ -699,6 +712,8 @@ def same_as_on_one(
         with messages() as sent:
             found = function(mine, **options, **invariant, **more)
         assert len(sent) == 1
+        if shape[-1] > 8192:
+            assert 12 * sent[0] < x.nbytes // group.size()
     several = isinstance(wanted, tuple)
     for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
         f = f.full_tensor() if mesh else f

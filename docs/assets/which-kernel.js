@@ -131,7 +131,7 @@ function facts(answer) {
   return element("div", { class: "answer-facts" },
     fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
     fact(bytesText(moved), "moved", more),
-    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", "to expect on an H200", share));
+    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", `to expect on an ${known.gpu}`, share));
 }
 
 const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";

@@ -146,7 +146,7 @@ def _tuned(options: Options) -> dict:
     found = _measured(options, chosen, tune.prepare, 12.0)
     asked = {case.id for case in chosen}
     rows = [row for row in found.rows.values() if row["case"] in asked]
-    run = tune.run_of(rows, found.environments[found.environment], options.unseen)
+    run = tune.run_of(rows, found.environment, options.unseen)
     schema.add_run(into, run, "seed", tuned.FORMAT)
     return run
 

@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from softmax_bench import measure
+from softmax_bench.report import TURNS
 from softmax_bench.results import git_commit, machine, now
 from softmax_bench.schema import add_run, check_writable
 from softmax_tutorial.attention import attention
@@ -95,14 +96,16 @@ def backward_of(call: Callable, leaves: list[Tensor], do: Tensor) -> Callable:
     return backward
 
 
-def timed(timer: Any, made: dict[str, Callable], turns: int = 3) -> dict[str, dict]:
+def timed(timer: Any, made: dict[str, Callable]) -> dict[str, dict]:
     """The percentiles of each call; why it failed, where it does."""
     samples: dict[str, list[float]] = {name: [] for name in made}
     failed: dict[str, dict] = {}
-    for _ in range(turns):
-        for name, call in made.items():
+    for turn in range(TURNS):
+        for name in [name for name in made if name not in failed]:
             try:
-                samples[name] += [] if name in failed else timer(call, share=1 / turns)
+                if not turn:
+                    made[name]()  # compiles
+                samples[name] += timer(made[name])
             except Exception as error:
                 failed[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
     return {name: failed.get(name) or measure.summary(samples[name]) for name in made}

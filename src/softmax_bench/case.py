@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
+from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE
 
 ITEM_SIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -42,7 +42,7 @@ class Case:
     dim: int = -1
     layout: str = "contiguous"  # contiguous, row_strided, or padded
     inputs: str = "normal"
-    providers: tuple[str, ...] = (COPY, CHOOSER, *LIBRARIES)
+    providers: tuple[str, ...] = (COPY, CHOOSER, *EVERYWHERE)
     seed: int | None = None  # what drew the case, in the suite `random`
 
     @property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from softmax_bench.case import Case
 from softmax_bench.random_shapes import SEED, draw
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, PROVIDERS, RUNGS
+from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, PROVIDERS, RUNGS
 from softmax_bench.schema import DataError
 
 ELEMENTS = 2**27
@@ -30,7 +30,7 @@ FORWARD = ("forward",)
 WITH_GRADIENT = ("forward_backward",)
 
 OURS_AND_TORCH = (COPY, CHOOSER, "torch")
-WITHOUT_COPY = (CHOOSER, *LIBRARIES)
+WITHOUT_COPY = (CHOOSER, *EVERYWHERE)
 
 INPUTS = {
     "normal": "normal, σ = 1",
@@ -72,17 +72,29 @@ def each(
     ]
 
 
+def also(name: str, cases: list[Case], asked: Callable[[Case], bool]) -> list[Case]:
+    """The cases, with one library more in some."""
+    return [
+        replace(case, providers=(*case.providers, name)) if asked(case) else case for case in cases
+    ]
+
+
 def grid(direction: str) -> list[Case]:
     """Many rows, every row length, against every library."""
     half = many_rows(128, 1024, 16384, 50257, 131072)
-    return each(many_rows(*COLUMNS), TYPES, [direction]) + each(half, ["float16"], [direction])
+    found = each(many_rows(*COLUMNS), TYPES, [direction]) + each(half, ["float16"], [direction])
+    tuned = range(256, 2**15 + 1) if direction == "forward" else ()  # by Helion's authors
+    return also("helion", found, lambda case: case.n_cols in tuned)
 
 
 def few_rows() -> list[Case]:
     """Rows too few to fill a GPU with one program each."""
     wide = [(n_rows, n_cols) for n_rows in (1, 8, 64) for n_cols in (32768, 131072, 1048576)]
     narrow = ((1, 131072), (8, 131072), (64, 131072), (1, 50257), (8, 151643), (1, 1048576))
-    return each(wide, ["float32"]) + each(narrow, ["bfloat16"])
+    found = each(wide, ["float32"]) + each(narrow, ["bfloat16"])
+    # FlashInfer answers in float32, without a backward pass.
+    of_flashinfer = ("float32", "forward")
+    return also("flashinfer", found, lambda case: (case.dtype, case.direction) == of_flashinfer)
 
 
 def accuracy() -> list[Case]:
@@ -99,7 +111,7 @@ def accuracy() -> list[Case]:
 def strided() -> list[Case]:
     """A reduced dimension that is not the last, and rows that do not lie next to each other: where
     the last one is reduced, other rows lie between them."""
-    who = (COPY, CHOOSER, *LIBRARIES, "strided")
+    who = (COPY, CHOOSER, *EVERYWHERE, "strided")
     first = ((4096, 32768), (1024, 131072), (32768, 4096), (131072, 1024), (262144, 64))
     middle = ((2048, 300, 196), (64, 1024, 2048), (512, 4096, 64))
     last = ((8192, 16384), (2048, 50257))
@@ -155,20 +167,23 @@ def loss_head() -> list[Case]:
     """Losses, log-probabilities and softmax with maps, with everybody who has them."""
     both, half, logits = (*FORWARD, *WITH_GRADIENT), ["bfloat16"], [(8192, 151936)]
     some = (*OURS_AND_TORCH, "torch.compile")
-    with_losses, with_plain = (*some, "liger", "quack"), (*some, "packed_rows")
+    with_losses = (*some, "liger", "quack", "transformer_engine")
+    with_plain = (*some, "packed_rows")
     lengths = (1000, 4099, 32000, 50257, 128256, 151643, 262144)
     shapes = [(max(64, 2**29 // n_cols), n_cols) for n_cols in lengths]
+    counted = [shape for shape in shapes if shape[1] in (32000, 128256)]
     scores = ((8, 16, 1024, 1024), (2, 16, 4096, 4096))
 
     def of(op: str, *grid: Iterable, who: tuple[str, ...], **fields: Any) -> list[Case]:
         return each(*grid, op=op, providers=who, **fields)
 
     in_place, layer = {"inputs": "in_place"}, (*OURS_AND_TORCH, "liger")
-    temperature = {"inputs": "temperature", "who": with_plain}
+    temperature = {"inputs": "temperature", "who": (*with_plain, "flashinfer")}
     return [
         *of("cross_entropy", shapes, TYPES, both, who=with_losses),
         *of("cross_entropy", [(4096, 128256)], half, WITH_GRADIENT, who=with_losses, **in_place),
-        *of("token_logprobs", logits, half, both, who=some),
+        *of("cross_entropy", counted, half, FORWARD, inputs="none_ignored", who=(*some, "helion")),
+        *of("token_logprobs", logits, half, both, who=(*some, "trl")),
         *of("linear_cross_entropy", logits, half, WITH_GRADIENT, who=layer),
         *of("mapped_softmax", scores, half, FORWARD, inputs="mask", who=with_plain),
         *of("mapped_softmax", scores, half, FORWARD, inputs="causal", who=with_plain),
@@ -183,6 +198,8 @@ SUITES: dict[str, list[Case]] = {
         "compiles": each([(256, 1000)], (*TYPES, "float16"), inputs="sweep", providers=(CHOOSER,)),
         "forward": grid("forward"),
         "backward": grid("backward"),
+        "random": draw(),
+        "loss_head": loss_head(),
         "few_rows": few_rows(),
         # One call on a tensor so small that the GPU never holds up the host.
         "host_time": each(
@@ -191,20 +208,13 @@ SUITES: dict[str, list[Case]] = {
             ("forward", "forward_grad", "forward_backward"),
             providers=WITHOUT_COPY,
         ),
+        "log_softmax": log_softmax(),
+        "strided": strided(),
+        "compiled": compiled(),
         # Every rung on the same shapes.
         "ladder": each(
             many_rows(256, 1024, 4096, 16384, 50257, 65536, 262144),
             providers=(*OURS_AND_TORCH, *(rung for rung in RUNGS if rung != "strided")),
-        ),
-        "strided": strided(),
-        "accuracy": accuracy(),
-        "log_softmax": log_softmax(),
-        # 4096 rows of 128·i columns, i from 2 to 99, and on past 60,000; with the naive line.
-        "article": each(
-            [(4096, n_cols) for n_cols in ARTICLE_COLUMNS],
-            ["float32"],
-            FORWARD,
-            providers=(*OURS_AND_TORCH, "naive", "single_block", "two_loops"),
         ),
         # Forward and backward across batch sizes at a fixed row length.
         "batch": each(
@@ -213,12 +223,17 @@ SUITES: dict[str, list[Case]] = {
             providers=(*OURS_AND_TORCH, "torch.compile", "naive", "single_block"),
         ),
         "longest": longest(),
-        "compiled": compiled(),
-        "random": draw(),
-        "loss_head": loss_head(),
+        # 4096 rows of 128·i columns, i from 2 to 99, and on past 60,000; with the naive line.
+        "article": each(
+            [(4096, n_cols) for n_cols in ARTICLE_COLUMNS],
+            ["float32"],
+            FORWARD,
+            providers=(*OURS_AND_TORCH, "naive", "single_block", "two_loops"),
+        ),
+        "accuracy": accuracy(),
     }.items()
 }
-"""The cases of each suite, in the order in which they run."""
+"""The cases of each suite, in the order in which they run: what is quoted most comes first."""
 
 
 def select(

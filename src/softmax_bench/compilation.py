@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from softmax_bench import providers, recording
-from softmax_bench.gpus import H200
+from softmax_bench.gpus import MEASURED
 from softmax_bench.recording import Kernel, hashed, target_of
 
 
@@ -96,7 +96,7 @@ def access_bits(instruction: str) -> int:
 
 
 @functools.cache
-def compiled(call: str, gpu: str = H200) -> list[Compilation]:
+def compiled(call: str, gpu: str = MEASURED) -> list[Compilation]:
     """Compile each kernel that a call launches, in a process with the interpreter off whether or
     not it is on here. Triton's own cache on disk keeps what has not changed.
 

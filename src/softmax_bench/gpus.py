@@ -25,7 +25,7 @@ GPUS = {
     "gfx942": Gpu("hip", "gfx942", 64, 304),
     "gfx950": Gpu("hip", "gfx950", 64, 256),
 }
-"""A100, RTX 3090, RTX 6000 Ada, H200, B200 and RTX 5090; MI250, MI300X and MI355X."""
+"""A100, RTX 3090, RTX 6000 Ada, H100 and H200, B200 and RTX 5090; MI250, MI300X and MI355X."""
 
-H200 = "sm_90"
-"""The one that was measured."""
+MEASURED = "sm_90"
+"""What was measured: to the library an H100 and an H200 are the same."""

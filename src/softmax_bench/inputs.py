@@ -92,7 +92,7 @@ class Inputs:
         n_rows, n_classes = case.shape
         where = {"generator": self.generator, "device": self.device}
         target = torch.randint(0, n_classes, (n_rows,), **where)
-        if case.op != "token_logprobs":
+        if case.op != "token_logprobs" and case.inputs != "none_ignored":
             target[::8] = -100
         return target
 

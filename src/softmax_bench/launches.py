@@ -15,7 +15,7 @@ from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_bench.schema import ROOT, read_json, write
 
 FILE = "docs/benchmarks/launches.json"
-DATA = "docs/benchmarks/data/h200.json"
+DATA = "docs/benchmarks/measurements.json"
 RANKS = "docs/benchmarks/ranks.json"
 
 FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
@@ -71,8 +71,7 @@ def measured() -> dict[str, list[dict]]:
         found.setdefault(run["commit"], []).extend(rows_of_ranks(run))
     for row in data["rows"]:
         if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
-            commit = data["environments"][row["environment"]]["commit"]
-            found.setdefault(commit, []).append(row)
+            found.setdefault(data["environment"]["commit"], []).append(row)
     return found
 
 

@@ -19,6 +19,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from softmax_bench.report import TURNS
+
+LONG_MS = 20.0
+"""From so many milliseconds on, a turn is a single call: neither what the cache holds nor how a
+launch falls makes a difference."""
+
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Largest error of a row, relative to the row's largest value, beyond which an answer counts as
 wrong.
@@ -47,17 +53,17 @@ class CudaTimer:
 
     name = "cuda-events"
 
-    def __init__(self, target_ms: float = 25.0, least: int = 15, most: int = 100):
+    def __init__(self, target_ms: float = 25.0, most: int = 100):
         """Keeps the device busy for about `target_ms` with a call, in all turns together."""
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.flush_bytes = max(256 * 2**20, 4 * getattr(properties, "L2_cache_size", 2**26))
         self.flush = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
-        self.target_ms, self.least, self.most = target_ms, least, most
+        self.target_ms, self.most = target_ms, most
         self.clock_hz = 2.0e9
+        self.flush.zero_()
         self._flush_ms = self._once(self.flush.zero_)
 
     def _once(self, call: Callable[[], object]) -> float:
-        call()
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
         begin = time.perf_counter()
@@ -69,30 +75,24 @@ class CudaTimer:
         self._host_ms = host
         return start.elapsed_time(end)
 
-    def __call__(
-        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
-    ) -> list[float]:
-        """Samples in microseconds.
+    def __call__(self, call: Callable[[], object], cold: bool = True) -> list[float]:
+        """Samples of a turn in microseconds.
 
         Args:
-            call: what is timed.
+            call: what is timed, and has been called before.
             cold: with a cold cache, and not with what the call before left in it.
-            share: of the samples that one turn would take. Of a call that takes a millisecond or
-                more all are taken at once.
 
         What passes between events and kernel alternates from launch to launch (`pace`). So one half
         of the samples is taken at one place in that order and one at the other, and what is
         returned are the means of both halves, sample by sample in the order of size.
         """
         estimate = self._once(call)
-        if estimate >= 1.0:
-            share = 1.0
+        if estimate >= LONG_MS:
+            return [estimate * 1e3]
         host_ms = self._host_ms + 0.02
         flush_ms = self._flush_ms if cold else 0.0
-        count = int(self.target_ms * share / (estimate + flush_ms))
-        # A peer may take a second where others take a millisecond.
-        least = max(4, self.least * share) if estimate < 100 else 5
-        pairs = math.ceil(max(least, min(self.most * share, count)) / 2)
+        pairs = round(self.target_ms / TURNS / (estimate + flush_ms) / 2)
+        pairs = max(1, min(self.most // TURNS // 2, pairs))
         events = [
             [torch.cuda.Event(enable_timing=True) for _ in ("start", "end")]
             for _ in range(2 * pairs)
@@ -126,15 +126,13 @@ class HostTimer:
     ):
         self.synchronize, self.batches, self.calls, self.warm = synchronize, batches, calls, warm
 
-    def __call__(
-        self, call: Callable[[], object], cold: bool = True, share: float = 1.0
-    ) -> list[float]:
-        """Samples in microseconds for one call, each the mean of a batch; `share` is of the
-        batches, and `cold` makes no difference here."""
+    def __call__(self, call: Callable[[], object], cold: bool = True) -> list[float]:
+        """Samples of a turn in microseconds for one call, each the mean of a batch; `cold` makes no
+        difference here."""
         for _ in range(self.warm):
             call()
         samples = []
-        for _ in range(max(1, round(self.batches * share))):
+        for _ in range(max(1, self.batches // TURNS)):
             self.synchronize()
             begin = time.perf_counter()
             for _ in range(self.calls):
@@ -142,6 +140,23 @@ class HostTimer:
             samples.append((time.perf_counter() - begin) * 1e6 / self.calls)
         self.synchronize()
         return samples
+
+
+def in_a_loop(
+    call: Callable[[], object], synchronize: Callable[[], None], ms: float = 20.0
+) -> float:
+    """What a call takes in a loop that waits for nothing, in microseconds: at most 200 calls, by
+    the clock on the wall, from an idle device to an idle device."""
+
+    def each_of(count: int) -> float:
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        synchronize()
+        return (time.perf_counter() - begin) * 1e6 / count
+
+    return round(each_of(round(min(200, max(5, ms * 1e3 / each_of(3))))), 1)
 
 
 def timer_of(device: str, target_ms: float) -> CudaTimer | HostTimer:

@@ -211,6 +211,47 @@ def by_quack(case: Case, t: Tensors) -> Function:
     return lambda x: quack.softmax(_rows(x))
 
 
+def by_trl(case: Case, t: Tensors) -> Function:
+    """TRL's log-probabilities and entropies."""
+    if case.op != "token_logprobs":
+        raise Refused(f"TRL has no {case.op}")
+    both = imported("trl.kernels.logprob_entropy").selective_log_softmax_and_entropy
+    return lambda x: both(x, t.target)
+
+
+def by_transformer_engine(case: Case, t: Tensors) -> Function:
+    """TransformerEngine's cross-entropy in Triton, of a batch of one."""
+    if case.op != "cross_entropy":
+        raise Refused(f"TransformerEngine has no {case.op}")
+    loss = imported("transformer_engine.pytorch.cross_entropy").parallel_cross_entropy
+    more = {"reduce_loss": True, "overwrite_input": case.inputs == "in_place"}
+    return lambda x: loss(x[None], t.target[None], **more)
+
+
+def by_helion(case: Case, t: Tensors) -> Function:
+    """The pretuned kernels of Helion's repository, which its package leaves out."""
+    if case.direction != "forward":
+        raise Refused("Helion's pretuned kernels have no backward pass")
+    if case.op == "cross_entropy":
+        if case.inputs != "none_ignored":
+            raise Refused("Helion's pretuned cross-entropy ignores no class")
+        loss = imported("pretuned_kernels.cross_entropy.cross_entropy").cross_entropy
+        return lambda x: loss(x, t.target)
+    _last_dim_only(case, "Helion")
+    return imported("pretuned_kernels.softmax.softmax").softmax
+
+
+def by_flashinfer(case: Case, t: Tensors) -> Function:
+    """FlashInfer's softmax with temperatures."""
+    if case.dtype != "float32" or case.direction != "forward":
+        raise Refused("FlashInfer's softmax is of float32 and forward alone")
+    if case.inputs == "temperature":
+        softmax, each = imported("flashinfer.sampling").softmax, 1 / t.more[:, 0]
+        return lambda x: softmax(x, each)
+    _last_dim_only(case, "FlashInfer")
+    return imported("flashinfer.sampling").softmax
+
+
 FUNCTIONS: dict[str, Callable[[Case, Tensors], Function]] = {
     CHOOSER: by_ours,
     "torch": by_torch,
@@ -218,6 +259,10 @@ FUNCTIONS: dict[str, Callable[[Case, Tensors], Function]] = {
     "liger": by_liger,
     "flag_gems": by_flag_gems,
     "quack": by_quack,
+    "trl": by_trl,
+    "transformer_engine": by_transformer_engine,
+    "helion": by_helion,
+    "flashinfer": by_flashinfer,
     **{name: by_rung(name) for name in RUNGS},
 }
 
@@ -266,7 +311,6 @@ def step_of(function: Function) -> Function:
 
 def compiled_step(function: Function, mode: str, on_gpu: bool) -> Function:
     """The step, compiled in a mode of `torch.compile`."""
-    torch._dynamo.reset()
     step = torch.compile(step_of(function), mode=mode, fullgraph=True, dynamic=False)
     if mode == "default" or not on_gpu:
         return step
@@ -313,6 +357,8 @@ def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
         t = replace(t, x=t.x.clone())
     function = FUNCTIONS[name](case, t)
     if case.suite == "compiled":
+        if name == CHOOSER:  # the first of a case: others are compiled beside it
+            torch._dynamo.reset()
         function = compiled_step(function, case.inputs, t.x.is_cuda)
     return call(case, t, function)
 

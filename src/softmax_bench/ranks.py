@@ -2,18 +2,21 @@
 
 `python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks --out FILE`
 adds a run to a file, for rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th
-percentile of each call, on the slower rank, with nothing in the L2 cache before. The others are
-PyTorch's softmax of a `DTensor`, its `loss_parallel`, and the formula that Megatron-LM has
-published, written here with PyTorch's operators: three all-reduces forward, of the maximum, of the
-target's logit and of the denominator. Where the GPUs see each other's memory, softmax is measured
-with pushed words as well. The softmax and the loss of one GPU's part alone, a copy of it, and a
-message of the same size alone say what the rest is made of.
+percentile of each call, on the slower rank, with nothing in the L2 cache before; its time among
+many, back to back; and what it sends. The others are PyTorch's softmax of a `DTensor`, its
+`loss_parallel`, and the losses of Megatron-LM and TransformerEngine, where they are installed.
+Where the GPUs see each other's memory, softmax is measured with pushed words as well. The softmax
+and the loss of one GPU's part alone, a copy of it, and a message of the same size alone say what
+the rest is made of.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import pickle
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +27,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from softmax_bench.measure import HostTimer, summary
+from softmax_bench.providers import Missing, imported
 from softmax_bench.results import git_commit, machine, now
 from softmax_bench.schema import add_run, check_writable
 
@@ -33,38 +37,10 @@ ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
 """On each rank."""
 
-REPEATS = 30
+REPEATS, CALLS = 30, 20
 
 
-class MegatronCrossEntropy(torch.autograd.Function):
-    """Vocabulary-parallel cross-entropy by Megatron-LM's formula: losses of rows."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, start: int, group: Any) -> Tensor:
-        z = logits.float()
-        m = z.amax(-1)
-        dist.all_reduce(m, dist.ReduceOp.MAX, group=group)
-        z = z - m.unsqueeze(-1)
-        column = target - start
-        elsewhere = (column < 0) | (column >= z.shape[1])
-        column = column.masked_fill(elsewhere, 0)
-        picked = z.gather(1, column.unsqueeze(1)).squeeze(1).masked_fill(elsewhere, 0.0)
-        dist.all_reduce(picked, group=group)
-        y = z.exp_()
-        d = y.sum(-1)
-        dist.all_reduce(d, group=group)
-        y /= d.unsqueeze(-1)
-        ctx.save_for_backward(y, column, elsewhere)
-        ctx.dtype = logits.dtype
-        return d.log() - picked
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        y, column, elsewhere = ctx.saved_tensors
-        rows = torch.arange(len(y), device=y.device)
-        dx = y.clone()
-        dx[rows, column] -= (~elsewhere).to(dx.dtype)
-        return (dx * gradients[0].unsqueeze(-1)).to(ctx.dtype), None, None, None
+BYTES = {"Byte": 1, "BFloat16": 2, "Half": 2, "Float": 4, "Int": 4, "Double": 8, "Long": 8}
 
 
 def quantiles_us(call: Callable[[], Any], group: Any, flush: Tensor) -> dict[str, float]:
@@ -95,6 +71,44 @@ def host_us(call: Callable[[], Any], group: Any) -> float:
         dist.barrier(group)
 
     return min(HostTimer(together, batches=5, calls=3, warm=0)(call))
+
+
+def sustained_us(call: Callable[[], Any], group: Any) -> float:
+    """The time of a call among many, back to back, in µs, on the slower rank: the median of rounds.
+    Whatever holds a rank up holds up all."""
+    times = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        dist.barrier(group)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(CALLS):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / CALLS)
+    slower = torch.tensor(statistics.median(times), device="cuda")
+    dist.all_reduce(slower, dist.ReduceOp.MAX, group=group)
+    return slower.item()
+
+
+def sent_bytes(call: Callable[[], Any]) -> int:
+    """What a rank gives to NCCL in a call, in bytes, by PyTorch's flight recorder."""
+
+    def recorded() -> list[dict[str, Any]]:
+        torch.cuda.synchronize()
+        dump = torch._C._distributed_c10d._dump_nccl_trace  # pyright: ignore
+        return pickle.loads(dump(True, False, False)).get("entries", [])
+
+    last = max((each["record_id"] for each in recorded()), default=-1)
+    call()
+    sizes = [
+        math.prod(size) * BYTES[dtype]
+        for each in recorded()
+        if each["record_id"] > last
+        for size, dtype in zip(each["input_sizes"], each["input_dtypes"], strict=True)
+    ]
+    return sum(sizes)
 
 
 def pushing_group() -> Any:
@@ -131,10 +145,10 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
     words = torch.zeros(2, n_rows, device="cuda")
     of_all = torch.empty(group.size(), 2, n_rows, device="cuda")
 
-    def ours() -> None:
+    def ours(**more: Any) -> None:
         leaf.grad = None
         where = {"vocab_start": start, "vocab_size": total}
-        cross_entropy(leaf, target, group=group, **where).backward()
+        cross_entropy(leaf, target, group=group, **where, **more).backward()
 
     def ours_alone() -> None:
         leaf.grad = None
@@ -148,7 +162,15 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
 
     def of_megatron() -> None:
         leaf.grad = None
-        MegatronCrossEntropy.apply(leaf, target, start, group).mean().backward()
+        of = imported(
+            "megatron.core.fusions.fused_cross_entropy"
+        ).fused_vocab_parallel_cross_entropy
+        of(leaf.unsqueeze(1), target.unsqueeze(1), group).mean().backward()
+
+    def of_transformer_engine() -> None:
+        leaf.grad = None
+        of = imported("transformer_engine.pytorch.cross_entropy")
+        of.parallel_cross_entropy(leaf[None], target[None], 0.0, True, group).backward()
 
     def pushed() -> None:
         softmax(x, 1, group=pushing)
@@ -158,12 +180,15 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
         "message": lambda: dist.all_gather_into_tensor(of_all, words, group=group),
         "softmax, part alone": lambda: softmax(x, 1),
         "softmax": lambda: softmax(x, 1, group=group),
+        "softmax, batch-invariant": lambda: softmax(x, 1, group=group, batch_invariant=True),
         **({} if pushing is None else {"softmax, words pushed": pushed}),
         "softmax, DTensor of PyTorch": lambda: torch.softmax(placed, 1),
         "cross-entropy, part alone": ours_alone,
         "cross-entropy": ours,
+        "cross-entropy, batch-invariant": lambda: ours(batch_invariant=True),
         "cross-entropy, loss_parallel": of_pytorch,
-        "cross-entropy, Megatron-LM's formula": of_megatron,
+        "cross-entropy, Megatron-LM": of_megatron,
+        "cross-entropy, TransformerEngine": of_transformer_engine,
     }
 
 
@@ -185,8 +210,11 @@ def main() -> None:
             row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
             try:
                 row |= quantiles_us(call, group, flush) | {"host_us": host_us(call, group)}
+                row |= {"sustained_us": sustained_us(call, group), "sent": sent_bytes(call)}
             except torch.OutOfMemoryError:
                 row["error"] = "out of memory"
+            except Missing:
+                continue
             found.append(row)
             if dist.get_rank() == 0:
                 print(row, flush=True)

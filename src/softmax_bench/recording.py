@@ -27,7 +27,7 @@ import torch.distributed as dist
 
 from softmax_bench import providers
 from softmax_bench.case import Case
-from softmax_bench.gpus import GPUS, H200
+from softmax_bench.gpus import GPUS, MEASURED
 from softmax_bench.inputs import Inputs
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import DataError
@@ -126,7 +126,7 @@ def target_of(gpu: str) -> Any:
 class Driver:
     """What Triton asks of the driver before it compiles. A GPU's index is its place in `GPUS`."""
 
-    gpu = H200
+    gpu = MEASURED
 
     def get_current_target(self) -> Any:
         return target_of(self.gpu)

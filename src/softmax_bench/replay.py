@@ -1,7 +1,7 @@
 """Which measured calls launch something else at another commit: `python -m softmax_bench replay`.
 
-The library as it lies below a folder is asked what each call launches on an H200, in a process of
-its own: kernel, grid, numbers, constants, options, and a hash of the machine code.
+The library as it lies below a folder is asked what each call launches on the GPU that was measured,
+in a process of its own: kernel, grid, numbers, constants, options, and a hash of the machine code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from softmax_bench import recording
 from softmax_bench.compilation import hash_of, key_of
-from softmax_bench.gpus import H200
+from softmax_bench.gpus import MEASURED
 from softmax_bench.launches import Cells, Launch, cell_of, differences, measured, read, write_down
 from softmax_bench.schema import ROOT, DataError
 
@@ -54,7 +54,7 @@ def hash_at(index: int, last: str) -> str:
 
 def answer(rows: list[dict], known: dict[str, str]) -> tuple[Cells, dict[str, str]]:
     """`ask`, in the process that records."""
-    with recording.on(H200):
+    with recording.on(MEASURED):
         cells = {cell_of(row): launches(row) for row in rows}
     recorded = recording.recorder().kernels
     keys = list(map(key_of, recorded))

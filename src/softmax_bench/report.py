@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from math import exp, log, sqrt
 from statistics import geometric_mean as mean_of
-from statistics import mean, stdev
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 
@@ -35,9 +33,11 @@ def timed(row: dict | None) -> float | None:
 
 
 def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
-    """In how many cases each other library has a right answer."""
-    right = Counter(name for group in groups for name in LIBRARIES if timed(group.get(name)))
-    return {name: right[name] for name in LIBRARIES}
+    """In how many cases each other library that was asked has a right answer."""
+    right: Counter[str] = Counter()
+    for group in groups:
+        right.update({name: timed(row) is not None for name, row in group.items()})
+    return {name: right[name] for name in LIBRARIES if name in right}
 
 
 def says_no(reason: str | None) -> bool:
@@ -62,43 +62,54 @@ def ratio(group: dict[str, dict], over: str, name: str = CHOOSER) -> float | Non
     return other / own if own and other else None
 
 
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-"""Student's t for intervals of 95 %, by degrees of freedom."""
+TURNS = 10
+"""How often all who are compared are timed in turn."""
+
+APART = 0.416
+"""So many microseconds are no difference: by as much what passes between events and kernel
+alternates from launch to launch (`pace`)."""
 
 
 def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[float, float] | None:
-    """Between what two values a `ratio` lies with a confidence of 95 %, from the medians of turns
-    that both took; None where less than two are known.
+    """Between what two values a `ratio` lies, from the medians of turns that both took: the second
+    least and the second largest of `TURNS` ratios have their median between them with a confidence
+    of 98 %, whatever the distribution. Of fewer turns, as slow calls take, all ratios lie between
+    them. None where one has no right answer.
 
-    >>> rows = {"ours": [20.0, 21.0, 20.5], "torch": [30.0, 31.0, 31.2]}
     >>> of_row = {"status": "ok", "us": {"p50": 20.0}}
+    >>> rows = {"ours": [20.0] * 10, "torch": [30.0, 30.2] * 4 + [31.0, 99.0]}
     >>> group = {name: of_row | {"us_turns": turns} for name, turns in rows.items()}
-    >>> [round(each, 2) for each in interval(group, "torch", "ours")]
-    [1.44, 1.56]
+    >>> interval(group, "torch", "ours")
+    (1.5, 1.55)
     """
-    turns = [group[each].get("us_turns", []) for each in (over, name) if timed(group.get(each))]
+    turns = [group[each]["us_turns"] for each in (over, name) if timed(group.get(each))]
     if len(turns) < 2:
         return None
-    logarithms = [log(other / own) for other, own in zip(*turns, strict=False)]
-    if len(logarithms) - 1 not in STUDENT:
-        return None
-    half = STUDENT[len(logarithms) - 1] * stdev(logarithms) / sqrt(len(logarithms))
-    return exp(mean(logarithms) - half), exp(mean(logarithms) + half)
+    ratios = sorted(other / own for other, own in zip(*turns, strict=False))
+    left_out = len(ratios) == TURNS
+    return ratios[left_out], ratios[-1 - left_out]
 
 
-LEVEL = 0.02
-"""Two speeds that differ by no more than this share are level."""
+def standing(group: dict[str, dict], over: str, name: str = CHOOSER) -> str:
+    """Ahead of or behind another, if the interval of their ratio excludes one and their times are
+    more than `APART`; else level. Without an answer it is behind.
 
-
-def standing(factor: float | None) -> str:
-    """Ahead, level or behind, by how many times faster ours is; without an answer it is behind.
-
-    >>> [standing(factor) for factor in (1.03, 1.01, 0.99, 0.97, None)]
-    ['ahead', 'level', 'level', 'behind', 'behind']
+    >>> of_row = {"status": "ok", "us": {"p50": 30.0}, "us_turns": [30.0, 30.1] * 5}
+    >>> rest = {"noisy": [29.0, 31.0] * 5, "slow": [31.0, 31.1] * 5, "near": [30.1, 30.2] * 5}
+    >>> other = {name: {"us": {"p50": of[0]}, "us_turns": of} for name, of in rest.items()}
+    >>> group = {"ours": of_row, **{name: of_row | of for name, of in other.items()}}
+    >>> [standing(group, name, "ours") for name in rest]
+    ['level', 'ahead', 'level']
+    >>> standing(group, "ours", "slow"), standing(group, "ours", "none")
+    ('behind', 'behind')
     """
-    if factor is None or factor < 1 - LEVEL:
+    bounds = interval(group, over, name)
+    if bounds is None:
         return "behind"
-    return "ahead" if factor > 1 + LEVEL else "level"
+    slower_by = group[over]["us"]["p50"] - group[name]["us"]["p50"]
+    if bounds[0] > 1 and slower_by > APART:
+        return "ahead"
+    return "behind" if bounds[1] < 1 and slower_by < -APART else "level"
 
 
 def geometric_mean(values: list[float]) -> float | None:
@@ -113,6 +124,11 @@ def geometric_mean(values: list[float]) -> float | None:
 def warm(row: dict | None) -> float | None:
     """The median in microseconds with a warm cache, of a row whose answer is right."""
     return row["us_warm"]["p50"] if row and row["status"] == "ok" and "us_warm" in row else None
+
+
+def looped(row: dict | None) -> float | None:
+    """The microseconds of a call in a loop, of a row whose answer is right."""
+    return row["us_loop"] if row and row["status"] == "ok" and "us_loop" in row else None
 
 
 def means(columns: tuple[str, ...], kinds: dict[str, list[tuple[float | None, ...]]]) -> str:
@@ -136,16 +152,15 @@ def summary(rows: list[dict]) -> str:
         ours = group.get(CHOOSER)
         if ours and ours["suite"] not in ("compiles", "accuracy"):
             kind = ", ".join(ours[name] for name in ("suite", "op", "direction", "dtype"))
-            pair = ratio(group, COPY), ratio(group, best_peer(group) or "")
-            kinds.setdefault(kind, []).append(pair)
-            if bounds := interval(group, best_peer(group) or ""):
-                low, high = bounds
-                beside["ahead" if low > 1 else "behind" if high < 1 else "level"] += 1
+            peer = best_peer(group) or ""
+            kinds.setdefault(kind, []).append((ratio(group, COPY), ratio(group, peer)))
+            if peer:
+                beside[standing(group, peer)] += 1
     failed = [row for row in rows if row["provider"] == CHOOSER and row["status"] != "ok"]
     lines = [f"{row['status']}: {row['case']}: {row['reason']}" for row in failed]
     if beside:
         counts = ", ".join(f"{beside[state]} {state}" for state in ("ahead", "level", "behind"))
-        lines.append(f"beside the best other, by intervals of 95 % from paired turns: {counts}")
+        lines.append(f"beside the best other, by intervals from paired turns: {counts}")
     states = Counter(row["status"] for row in rows)
     lines.append("rows: " + ", ".join(f"{number} {state}" for state, number in states.items()))
     return "\n".join([means(("of the copy", "of the best"), kinds), *lines])

@@ -11,16 +11,11 @@ from pathlib import Path
 import torch
 
 from softmax_bench.case import Case
-from softmax_bench.measure import CudaTimer
 from softmax_bench.providers import versions
-from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_bench.schema import FORMAT, DataError, begun, write
 
 FINAL = {"ok", "wrong", "refused", "failed"}
 """The states of a row that a resumed run leaves alone."""
-
-SAME = ("gpu", "driver", "cuda", "torch", "triton")
-"""What has to be the same of two runs whose times are compared."""
 
 
 def now() -> str:
@@ -76,69 +71,28 @@ def environment(device: str, commit: str | None, timer) -> dict:
     }
 
 
-DISTURBED = 2.0
-"""How many times its 20th percentile the median of an undisturbed row is at most."""
-
-REASON = "disturbed: the median is more than twice the 20th percentile"
-
-
-def undisturbed(row: dict) -> dict:
-    """The row without a time that the machine has disturbed: now and then a process waits for the
-    processor, and the GPU for it, which says nothing about the library.
-
-    >>> times = {"p20": 5.4, "p50": 100.4, "p80": 200.5}
-    >>> undisturbed({"status": "ok", "us": times})["status"]
-    'not_run'
-    """
-
-    def disturbed(times: dict | None) -> bool:
-        return times is not None and times["p50"] > DISTURBED * times["p20"]
-
-    if disturbed(row.get("us_warm")):
-        row = {key: value for key, value in row.items() if key != "us_warm"}
-    if row["status"] == "ok" and disturbed(row["us"]):
-        row = {**row, "status": "not_run", "reason": REASON, "us": None, "samples": 0}
-        row.pop("us_turns", None)
-    return row
-
-
 class Results:
     """The file of a run: its rows by case and provider, kept on disk, all of one machine and the
     same software. What is measured again takes the place of what was there.
 
     Raises:
-        DataError: there is a file, and it is of another machine.
+        DataError: there is a file, and it is of another machine or of other software.
     """
 
     def __init__(self, path: Path, env: dict, every: float = 3.0):
         self.path, self.every, self.written = path, every, 0.0
-        self.environments: dict[str, dict] = {}
-        self.rows: dict[tuple[str, str], dict] = {}
+        self.environment, self.rows = env, {}
         if path.is_file():
             data = begun(path)
             self.rows = {(row["case"], row["provider"]): row for row in data["rows"]}
-            self.environments = data["environments"]
-        for name, known in self.environments.items():
-            if found := [key for key in SAME if known[key] != env[key]]:
-                raise DataError(f"{path} was measured with another {', '.join(found)}")
-            if known | {"started": ""} == env | {"started": ""}:
-                self.environment = name
-                return
-        taken = [int(name.removeprefix("run")) for name in self.environments]
-        self.environment = f"run{max(taken, default=0) + 1}"
-        self.environments[self.environment] = env
+            known = data["environment"]
+            self.environment = {**env, "started": known["started"]}
+            if other := [key for key, value in self.environment.items() if known[key] != value]:
+                raise DataError(f"{path} was measured with another {', '.join(other)}")
 
     def done(self, case: Case, provider: str) -> bool:
-        """Whether a row needs no measuring again: it is final, and was measured at this commit if
-        it is ours, or else with the same library, unless that is not installed now."""
-        row = self.rows.get((case.id, provider))
-        if row is None or row["status"] not in FINAL:
-            return False
-        then, current = self.environments[row["environment"]], self.environments[self.environment]
-        if provider in (CHOOSER, *RUNGS):
-            return then["commit"] == current["commit"]
-        version = current["peers"].get(provider)
-        return version in (None, then["peers"].get(provider))
+        """Whether a row needs no measuring again."""
+        return self.rows.get((case.id, provider), {"status": None})["status"] in FINAL
 
     def add(self, case: Case, provider: str, **fields) -> dict:
         """Keep a row; whatever stood at its place goes."""
@@ -153,21 +107,16 @@ class Results:
             "max_rel_error": None,
             "kernels": [],
             "count": None,
-            "environment": self.environment,
             "utc": now(),
             **fields,
         }
-        if self.environments[self.environment]["timer"] == CudaTimer.name:
-            row = undisturbed(row)
         self.rows[case.id, provider] = row
         if time.monotonic() - self.written > self.every:
             self.write()
         return row
 
     def write(self) -> None:
-        """Write the file, with the environments that its rows refer to."""
-        used = {row["environment"] for row in self.rows.values()} | {self.environment}
-        kept = {name: env for name, env in self.environments.items() if name in used}
+        """Write the file."""
         rows = list(self.rows.values())
-        write(self.path, {"format": FORMAT, "environments": kept, "rows": rows})
+        write(self.path, {"format": FORMAT, "environment": self.environment, "rows": rows})
         self.written = time.monotonic()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 COPY = "copy"
 CHOOSER = "triton_softmax"
-LIBRARIES = ("torch", "torch.compile", "liger", "flag_gems", "quack")
+EVERYWHERE = ("torch", "torch.compile", "liger", "flag_gems", "quack")
+"""Libraries that suites ask unless they name others; the rest only where they have something."""
+LIBRARIES = (*EVERYWHERE, "trl", "transformer_engine", "helion", "flashinfer")
 RUNGS = (
     *("naive", "three_loops", "two_loops", "single_block"),
     *("packed_rows", "aligned_rows", "split_rows", "strided"),
@@ -16,10 +18,17 @@ RUNGS = (
 PROVIDERS = (COPY, CHOOSER, *LIBRARIES, *RUNGS)
 """Everyone, in the order in which they run and are shown."""
 
-PACKAGES = {"liger": "liger-kernel", "flag_gems": "flag-gems", "quack": "quack-kernels"}
+PACKAGES = {
+    **{"liger": "liger-kernel", "flag_gems": "flag-gems", "quack": "quack-kernels", "trl": "trl"},
+    **{"transformer_engine": "transformer-engine", "helion": "helion"},
+    "flashinfer": "flashinfer-python",
+}
 """The distributions of other projects."""
 
-LABELS = {"liger": "Liger", "flag_gems": "FlagGems", "quack": "QuACK"}
+LABELS = {
+    **{"liger": "Liger", "flag_gems": "FlagGems", "quack": "QuACK", "trl": "TRL"},
+    **{"transformer_engine": "TransformerEngine", "helion": "Helion", "flashinfer": "FlashInfer"},
+}
 
 
 def label_of(name: str) -> str:

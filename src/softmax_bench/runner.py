@@ -22,21 +22,24 @@ import torch
 from softmax_bench import measure, providers
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs, Tensors
-from softmax_bench.report import says_no
+from softmax_bench.report import TURNS, says_no
 from softmax_bench.results import Results
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
 
 HANG_SECONDS = 100
 """How long one provider may take for one case, compiling included, before it counts as hanging."""
 
-TURNS = 5
-"""How often those who are compared are timed in turn."""
+SLOW_MICROSECONDS, FEW = 100_000.0, 3
+"""Calls of a tenth of a second take a few turns only."""
 
 WARM_BELOW_MICROSECONDS = 10.0
 """Below this time of the copy the suite `random` is timed with a warm cache too."""
 
 OF_THE_HOST = ("host_time", "compiled")
 """Suites that time the host."""
+
+IN_A_LOOP = ("few_rows", "loss_head")
+"""Suites whose calls are timed in a loop, too, in which the host may be the slower one."""
 
 
 def judged(case: Case, results: Any, expected: tuple[torch.Tensor, ...]) -> dict:
@@ -57,9 +60,11 @@ def judged(case: Case, results: Any, expected: tuple[torch.Tensor, ...]) -> dict
     return fields
 
 
-def taken(samples: list[float]) -> dict:
+def taken(turns: list[list[float]]) -> dict:
     """The fields of a row about its times."""
-    return {"us": measure.summary(samples), "samples": len(samples)}
+    samples = [sample for turn in turns for sample in turn]
+    medians = [round(measure.percentile(turn, 0.5), 3) for turn in turns]
+    return {"us": measure.summary(samples), "samples": len(samples), "us_turns": medians}
 
 
 def to_compile(cases: list[Case], results: Results) -> list[tuple[Case, str]]:
@@ -139,17 +144,17 @@ class Runner:
                 self.results.add(case, name, status="failed", reason=reason)
             return [f"failed: {describe(error)}"]
         found: dict[str, dict] = {}
-        calls: dict[str, Callable[[], object]] = {}  # to be timed on the device
+        calls: dict[str, Callable[[], object]] = {}  # to be timed
         # A step that is compiled to infer keeps nothing for a backward pass.
         infers = case.suite == "compiled" and case.direction == "forward"
-        for name in names:
-            self.current = (case, name, time.monotonic())
-            try:
-                with torch.set_grad_enabled(not infers):
+        with torch.set_grad_enabled(not infers):
+            for name in names:
+                self.current = (case, name, time.monotonic())
+                try:
                     found[name] = self._checked(case, name, tensors, expected, calls)
-            except Exception as error:
-                found[name] = self._failed(error, case, name)
-        self._time(case, found, calls)
+                except Exception as error:
+                    found[name] = self._failed(error, case, name)
+            self._time(case, found, calls)
         self.current = None
         calls.clear()
         del tensors, expected
@@ -159,7 +164,7 @@ class Runner:
     def _checked(
         self, case: Case, name: str, t: Tensors, expected: Any, calls: dict[str, Callable]
     ) -> dict:
-        """What there is to say of a case before it is timed on the device."""
+        """What there is to say of a case before it is timed in turn."""
         if case.suite == "compiles":
             return self._count_kernels(case)
         call, fields = self.prepare(case, name, t), {}
@@ -167,44 +172,40 @@ class Runner:
             elements = case.n_rows if case.op == "logsumexp" else case.elements
             measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
             fields = judged(case, call(), expected)
-        if case.suite in OF_THE_HOST:
-            return fields | taken(self.host_timer(call))
-        if name in (CHOOSER, *RUNGS) and case.suite != "loss_head":
+        if name in (CHOOSER, *RUNGS) and case.suite not in ("loss_head", *OF_THE_HOST):
             fields["kernels"] = providers.kernels(case, t, name)
-        if case.suite != "accuracy":
+        else:
             call()
+        if case.suite != "accuracy":
             calls[name] = call
         if case.suite == "loss_head" and self.on_gpu:
             fields["peak_bytes"] = measure.peak_bytes(call)
+        if case.suite in IN_A_LOOP and self.on_gpu:
+            fields["us_loop"] = measure.in_a_loop(call, self.inputs.synchronize)
         return fields
 
     def _time(self, case: Case, found: dict[str, dict], calls: dict[str, Callable]) -> None:
         """Time all calls in turn, several times, and add what is found; small random tensors with a
         warm cache, too."""
+        timer = self.host_timer if case.suite in OF_THE_HOST else self.timer
         for cold in (True, False):
             copy = found.get(COPY, {}).get("us")
             small = copy and copy["p50"] < WARM_BELOW_MICROSECONDS
             if not cold and not (small and case.suite == "random"):
                 return
-            samples: dict[str, list[float]] = {name: [] for name in calls}
-            turns: dict[str, list[float]] = {name: [] for name in calls}
+            turns: dict[str, list[list[float]]] = {name: [] for name in calls}
             for turn in range(TURNS):
                 for name in list(calls):
-                    if turn and measure.percentile(samples[name], 0.5) >= 1000:
-                        continue  # all of its samples were taken at once
+                    if turn >= FEW and turns[name][0][0] >= SLOW_MICROSECONDS:
+                        continue
                     self.current = (case, name, time.monotonic())
                     try:
-                        times = self.timer(calls[name], cold, 1 / TURNS)
-                        samples[name] += times
-                        turns[name].append(round(measure.percentile(times, 0.5), 3))
+                        turns[name].append(timer(calls[name], cold))
                     except Exception as error:
-                        del calls[name], samples[name]
+                        del calls[name], turns[name]
                         found[name] = self._failed(error, case, name)
-            for name, times in samples.items():
-                if cold:
-                    found[name] |= taken(times) | {"us_turns": turns[name]}
-                else:
-                    found[name]["us_warm"] = measure.summary(times)
+            for name, times in turns.items():
+                found[name] |= taken(times) if cold else {"us_warm": taken(times)["us"]}
 
     def _count_kernels(self, case: Case) -> dict:
         """Run over many row lengths and count what Triton compiles."""

@@ -38,7 +38,7 @@ from pymdownx.blocks.block import Block
 from softmax_playground import cells
 from softmax_site import equations, modules, rendered
 from softmax_site.benchmarks import quoted, values
-from softmax_site.benchmarks.data import newest
+from softmax_site.benchmarks.data import measurements
 from softmax_site.equations import EquationError, to_mathml
 from softmax_site.figures import drawings, moving
 from softmax_site.listing import Listings, chip, formulas
@@ -90,7 +90,7 @@ class FigureBlock(Block):
         if self.argument in moving.FIGURES:
             around, picture, data = moving.figure(self.argument, root)
         else:
-            *_, environment = (None, *newest(root)[1]["environments"].values())
+            environment = measurements(root)["environment"]
             picture = drawings.drawing(self.argument, environment)
             around, picture = {"class": "drawing"}, f'<div class="drawing-parts">{picture}</div>'
         box = etree.SubElement(parent, "div", {**around, "data-search-exclude": ""})

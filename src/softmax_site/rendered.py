@@ -33,7 +33,8 @@ from softmax_site.benchmarks import (
     tuning,
     views,
 )
-from softmax_site.benchmarks.data import REASONS, newest, read, size_key
+from softmax_site.benchmarks.data import REASONS, read, size_key
+from softmax_site.benchmarks.data import measurements as load_data
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.figures import home, moving
 from softmax_site.which_kernel import page as which_kernel
@@ -50,7 +51,7 @@ forget = source.forget
 
 def measurements(root: Path) -> Rendered:
     """What follows from the measurements; without data the fragments say so."""
-    path, data = newest(root)
+    data = load_data(root)
     order = {case: at for at, case in enumerate(dict.fromkeys(r["case"] for r in data["rows"]))}
     rank = {name: at for at, name in enumerate(PROVIDERS)}
     data["rows"].sort(
@@ -59,7 +60,7 @@ def measurements(root: Path) -> Rendered:
     out = views.fragments(data)
     out.fragments |= rungs.fragments(data)
     out.fragments |= ranks.fragments(root) | attention.fragments(root)
-    out.fragments |= bookkeeping.fragments(root, path, data, read(root, REASONS, {}))
+    out.fragments |= bookkeeping.fragments(root, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
     return out
 
@@ -69,7 +70,7 @@ def load(root: Path) -> Rendered:
     """Everything rendered for the repository below `root`; after `forget`, made again if a file
     has changed."""
     out = measurements(root)
-    out.fragments |= kernel_map.fragments(root, newest(root)[1]) | home.fragments(root)
+    out.fragments |= kernel_map.fragments(root, load_data(root)) | home.fragments(root)
     texts = {
         "corrections": corrections.listing(root),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},

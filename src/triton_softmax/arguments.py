@@ -72,7 +72,7 @@ class LossOptions(NamedTuple):
     """The dtype of the loss."""
     scale: float = 1.0
     softcap: float | None = None
-    invariant: bool = False
+    invariant: Any = False
 
 
 contexts = 0
@@ -83,10 +83,9 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
     """Make every call of this library `batch_invariant`, in all threads, within this context or a
     function decorated with it.
 
-    A batch-invariant call gives a row the same bits in every batch and at every position, and
-    however it is sharded: with a group, each rank gathers whole rows. By default these determine
-    the order of a row's sums, and so how they round. A backward pass follows its forward call,
-    wherever it runs.
+    A batch-invariant call gives a row the same bits in every batch, at every position, and however
+    a group shards it. By default these determine the order of a row's sums, and so how they round.
+    A backward pass follows its forward call, wherever it runs.
 
     Examples:
         >>> import torch
@@ -108,14 +107,25 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         contexts -= 1
 
 
-def check_invariant(implementation: str | None) -> bool:
-    """Return True for a batch-invariant call; raise a ValueError if it also names a kernel."""
+def check_invariant(implementation: str | None, given: Any) -> Any:
+    """Return what makes a call batch-invariant: True, or the cut of its rows over ranks; raise a
+    ValueError if it also names a kernel."""
     if implementation is not None:
         raise ValueError(
             f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
             "its own"
         )
-    return True
+    return given or True
+
+
+def is_cut(invariant: Any) -> bool:
+    """Whether a batch-invariant call has a part of its rows, a cut in the place of True."""
+    return isinstance(invariant, tuple)
+
+
+def n_classes(x: Tensor, dim: int, invariant: Any) -> int:
+    """The columns of a row, of which a batch-invariant call may have a part."""
+    return invariant.total if is_cut(invariant) else x.shape[dim]
 
 
 # Any call.
@@ -380,7 +390,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
     those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
     message if PyTorch raises, too."""
-    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _ = options
+    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, invariant = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
@@ -398,7 +408,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     if not probabilities and x.dim() > 0:
         fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
         fits = fits and target.dtype in CLASS_DTYPES
-    fits = fits and (weight is None or weight.shape == (x.shape[dim],))
+    fits = fits and (weight is None or weight.shape == (n_classes(x, dim, invariant),))
     if not fits:
         torch_functional.cross_entropy(
             x.detach(),
@@ -503,8 +513,6 @@ def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
     check_operands(logits, row_mask=row_mask)
     if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
         raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
-    if type(logits).__name__ == "DTensor":
-        raise NotImplementedError("row_mask goes with group=, and not with a DTensor")
     check_match(row_mask.shape == index.shape, "row_mask", row_mask, "logits", logits)
 
 

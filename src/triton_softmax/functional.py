@@ -30,7 +30,7 @@ def _normalize(
     if axis is not None:
         dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
-        batch_invariant = arguments.check_invariant(implementation)
+        batch_invariant = arguments.check_invariant(implementation, batch_invariant)
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
@@ -222,7 +222,7 @@ def logsumexp(
     """
     if axis is not None:
         dim = arguments.check_axis(dim, axis)
-    x, invariant = input, bool(batch_invariant or arguments.contexts)
+    x, invariant = input, batch_invariant or bool(arguments.contexts)
     plain = type(dim) is int and group is None and nobody_watches(x)
     if not plain:
         placed = type(x) not in PLAIN and distributed.on_mesh(x)

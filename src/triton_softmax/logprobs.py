@@ -136,9 +136,7 @@ def token_logprobs(
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         invariant = bool(batch_invariant or arguments.contexts)
-        if tempered and not (
-            invariant and (group is not None or not isinstance(temperature, Tensor))
-        ):
+        if tempered and not invariant:
             logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
@@ -175,7 +173,6 @@ def selective_log_softmax_and_entropy(
         row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
             gradient, whatever logits and index hold there.
         inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
-            A `DTensor` takes no mask.
 
     Returns:
         Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
@@ -219,7 +216,10 @@ def _without_masked(
     logits: Tensor, index: Tensor, row_mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which rows are kept, and copies of logits and index with zeros in the others."""
-    kept = row_mask != 0
+    kept: Any = row_mask != 0
+    if type(logits).__name__ == "DTensor":
+        on_mesh_of = distributed.dtensors().on_mesh_of
+        kept, index = on_mesh_of(logits, kept), on_mesh_of(logits, index)
     return kept, logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
 
 
@@ -258,7 +258,8 @@ def _of_tokens(
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
             kept = index if row_mask is None else index.where(row_mask != 0, 0)
-            arguments.check_classes(kept, logits.shape[-1])
+            of_all = arguments.n_classes(logits, -1, batch_invariant)
+            arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
         x, kept = logits, None
@@ -281,7 +282,10 @@ def _of_tokens(
         scale = number.expand(logits.shape[:-1])
     else:
         factor = 1.0 / temperature
-    options = (factor, entropy, bool(batch_invariant or arguments.contexts), plain)
+    invariant: Any = batch_invariant or bool(arguments.contexts)
+    if index is not None and arguments.is_cut(invariant):
+        index = invariant.columns(index, logits.shape[-1])
+    options = (factor, entropy, invariant, plain)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (scale is not None and scale.requires_grad)
     ):
@@ -298,20 +302,25 @@ def _forward(
     row_mask: Tensor | None,
     factor: float,
     entropy: bool,
-    invariant: bool,
+    invariant: Any,
     plain: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = plan.run_tokens if plain else operators.token_rows.overload
-    several = index if index is not None and index.dim() == x.dim() else None
-    token = index if several is None else None
-    found, entropies, saved = run(x, scale, token, row_mask, factor, entropy, invariant)
-    if several is not None:
-        m, log_d, _ = saved.unsqueeze(-1).unbind()
-        z = (x.gather(-1, several.long()).to(m.dtype) - m) * factor
+    several, on_ranks = index is not None and index.dim() == x.dim(), arguments.is_cut(invariant)
+    given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
+    if index is not None and on_ranks:
+        wide = composite.accumulator(x.dtype)
+        found, entropies, saved, picked = plan.run_tokens(*given, at_tokens(x, index).to(wide))
+    else:
+        found, entropies, saved = run(*given)
+        picked = at_tokens(x, index) if several and index is not None else None
+    if picked is not None:
+        m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
+        z = (picked.to(m.dtype) - m) * factor
         # eq: log-probability
-        found = (z if scale is None else z * scale.unsqueeze(-1)) - log_d
+        found = (z if scale is None else z * (scale.unsqueeze(-1) if several else scale)) - log_d
     nothing = x.new_empty(0, dtype=saved.dtype)
     return nothing if index is None else found, entropies if entropy else nothing, saved
 
@@ -332,7 +341,7 @@ class _Tokens(Function):
     def backward(ctx, g, g_entropy):
         nothing = (None,) * 7
         x, scale, index, row_mask, saved = ctx.saved_tensors
-        in_place, factor, entropy, *_ = ctx.options
+        in_place, factor, entropy, invariant, _ = ctx.options
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -340,17 +349,18 @@ class _Tokens(Function):
             return None, None, *nothing
         if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
+            if arguments.is_cut(invariant):
+                raise RuntimeError("logits of several ranks have first derivatives only")
             return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
-        of_scale, each, token = ctx.needs_input_grad[1], g, None if g is None else index
-        picked: Any = None
-        several: Any = None
-        if token is not None and g is not None and token.dim() == x.dim():
-            token, several = None, token.long()
-            picked, g = x.gather(-1, several), g.sum(-1)  # before the gradient overwrites x
+        several = index is not None and index.dim() == x.dim()
+        of_scale, picked, each = ctx.needs_input_grad[1], None, g
+        if index is not None and several and g is not None:
+            picked = at_tokens(x, index)  # before the gradient overwrites x
+            g = g.sum(-1)
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach()
-        given = (x, scale, token, row_mask)
+        given = (x, scale, None if several or each is None else index, row_mask)
         if nobody_watches(*arrived):
             out = x if in_place else None
             dx, *more = plan.gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
@@ -359,9 +369,10 @@ class _Tokens(Function):
                 *given, factor, saved, g, g_entropy, of_scale
             )
             dx = x.copy_(dx) if in_place else dx
-        if picked is not None:
+        if index is not None and picked is not None:
             gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
-            dx.scatter_add_(-1, several, gained.to(dx.dtype))
+            gained = gained.masked_fill(index < 0, 0.0).to(dx.dtype)
+            dx.scatter_add_(-1, index.long().clamp(min=0), gained)
         if in_place:
             torch.autograd.graph.increment_version(dx)
         dscale = None
@@ -374,6 +385,14 @@ class _Tokens(Function):
 
 
 _differentiable = operators.direct(_Tokens)
+
+
+def at_tokens(x: Tensor, index: Tensor) -> Tensor:
+    """Return the logits of tokens; 0 where a column is −1, as another rank has it."""
+    one = index.dim() < x.dim()
+    columns = index.long().unsqueeze(-1) if one else index.long()
+    found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
+    return found.squeeze(-1) if one else found
 
 
 def _differentiated(

@@ -126,7 +126,7 @@ def cross_entropy(
             loss_dtype = composite.accumulator(loss_dtype)
     else:
         arguments.check_dtype(loss_dtype, "the loss")
-    invariant = bool(batch_invariant or arguments.contexts)
+    invariant = batch_invariant or bool(arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
     key = known = None
@@ -182,7 +182,8 @@ def cross_entropy(
             known = checked.keep(key, known)
     options, planned, classes_here = known
     if classes_here:
-        arguments.check_classes(target, input.shape[options.dim], ignore_index)
+        of_all = arguments.n_classes(input, options.dim, options.invariant)
+        arguments.check_classes(target, of_all, ignore_index)
     if planned is not None:
         if wanted:
             loss, lse = _differentiable_plan(input, (planned, target, weight, return_lse))

@@ -163,6 +163,58 @@ class Plan:
         return outs if self.further else out
 
 
+class RankPlan(Plan):
+    """The plan of a batch-invariant operation on the parts of rows that this rank has: between its
+    launches the ranks tell each other the words of their chunks, in one message.
+
+    With the words goes what each rank knows of the target logits: the second row scalar of a loss,
+    or `picked`, which is returned after the results, summed up.
+
+    Args:
+        launches, x, outs: as of a `Plan`.
+        cut: of the rows.
+        shape: of the words in units of 32 bits, where the second dimension is that of chunks.
+        dtype: of the words, as the kernel takes them.
+        at: which input holds target logits, if one does.
+    """
+
+    def __init__(
+        self, launches: Any, x: Tensor, outs: Any,
+        cut: Any, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
+    ):  # fmt: skip
+        super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
+        self.cut, self.shape, self.dtype, self.at = cut, shape, dtype, at
+
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
+        picked: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """Launch, send, and launch; as a `Plan`."""
+        x, workspace = inputs[0], cast(Workspace, self.workspace)
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self(*inputs, out=out, number=number, picked=picked)
+        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
+        words, n_words = workspace.take(x.device), math.prod(self.shape)
+        more = () if number is None else (number,)
+        self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
+        words = words.view(torch.int32)[:n_words]
+        known = picked if self.at is None else inputs[self.at]
+        if known is not None:
+            words = torch.cat((words, known.float().flatten().view(torch.int32)))
+        of_all = self.cut.exchange(words)
+        words = of_all[:, :n_words].unflatten(1, self.shape)
+        words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
+        if known is not None:  # of one rank, and zeros
+            of_all = of_all[:, n_words:].contiguous().view(torch.float32).sum(0)
+            known = of_all.view(known.shape).to(known.dtype)
+            if self.at is not None:
+                inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
+        self.launches[1].run(inputs, outs, words, *more)
+        outs += () if picked is None else (known,)
+        return outs if len(outs) > 1 else outs[0]
+
+
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
     """A function that allocates a contiguous tensor on the device of x. This is the form that takes
     PyTorch the least time: it has no keywords to read."""
@@ -293,10 +345,10 @@ def _plan_launches(
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
     x = inputs[0]
-    n_cols = x.shape[dim]
+    n_cols, total = x.shape[dim], arguments.n_classes(x, dim, invariant)
     tensors = (*inputs, *outs)
     if invariant:
-        op = _invariant(op, inputs, n_cols)
+        op = _invariant(op, inputs, total)
     results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
@@ -316,21 +368,32 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and n_cols > space.INVARIANT_TILE_COLS:
+        if op.any_order and total > space.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+        rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
         choice = chosen(rows, traits, device, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided"):
+        if pair is None or implementation not in (None, "strided") or total != n_cols:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = chosen(columns, traits, device)
+    ranks = total // n_cols
+    if ranks > 1:
+        choice = choice._replace(
+            how=choice.how._replace(wait=False, depth=0),
+            n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
+            max_programs=None, two_launches=True,
+        )  # fmt: skip
+        launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
+        words = op.sums * outer[0], choice.n_chunks, 2
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(launches, x, results, invariant, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -342,12 +405,13 @@ def launches_of(
     n_cols: int,
     col_strides: tuple[int, ...] = (),
     inner: tuple[int, ...] = (),
+    ranks: int = 1,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
     """The launches of a choice: one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides.
+    the rows as `outer`, and look at no other strides. The rows are parts of those of so many ranks.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):
@@ -365,7 +429,8 @@ def launches_of(
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
-        numbers += (choice.n_chunks, choice.chunk_cols, space.MAX_POLLS)
+        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
+        numbers += ((choice.n_chunks, choice.chunk_cols, *parts), space.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
         numbers += (choice.n_chunks, space.MAX_POLLS)
@@ -409,7 +474,7 @@ def run_modified(
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
     of_sink: bool = False,
-    invariant: bool = False,
+    invariant: Any = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers.
@@ -470,14 +535,15 @@ def _plan_modified(
     dim: int,
     dtype: torch.dtype,
     of_mapped: torch.dtype | None,
-    invariant: bool,
+    invariant: Any,
     out: Tensor | None,
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
     scalars, then those of x, bias, mask, scale and sink that `maps` has."""
     x, n_inputs = inputs[0], len(inputs)
-    shape = x.shape
-    op = _invariant(op, inputs, shape[dim]) if invariant else op
+    shape, total = x.shape, arguments.n_classes(x, dim, invariant)
+    ranks = total // x.shape[dim]
+    op = _invariant(op, inputs, total) if invariant else op
     without = shape[:dim] + shape[dim + 1 :]
     wide = arguments.accumulator(dtype)
     first_map = op.inputs + op.numbers
@@ -520,13 +586,14 @@ def _plan_modified(
     addresses = tuple([views[i].data_ptr() for i in of_elements])
     masked = Masked(
         n_rows,
-        n_cols,
+        total,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),
         vector_of_lines(min(numeric), addresses, tuple(counts)) if adjacent else 1,
         adjacent,
         wide_index=max(n_cols * max(1, *steps), 2 * n_rows) >= 2**31,
     )
     choice = chosen(masked, traits_of(op), device_of(x))
+    choice = choice._replace(n_chunks=choice.n_chunks // ranks)
     outs: list[tuple[Any, torch.dtype]] = [(shape if e else without, kind) for e, kind in results]
     if maps.of_scale:
         at = op.results + maps.of_mapped
@@ -535,18 +602,22 @@ def _plan_modified(
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
     sizes = tuple([group[0] for group in groups])
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
-    chunks = (choice.n_chunks, choice.chunk_cols)
+    chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
     given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     programs = triton.cdiv(n_rows, block_rows) * choice.n_chunks
-    n_words = (1 + op.sums) * programs * block_rows if choice.n_chunks > 1 else 0
+    n_words = (1 + op.sums) * programs * block_rows if choice.two_launches else 0
     kernel, constants = masked_rows.masked_rows_kernel, {"OP": op, "MAPS": maps}
     launches = [
         Launch(kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ]
+    if ranks > 1:
+        size = programs // choice.n_chunks, choice.n_chunks, (1 + op.sums) * block_rows
+        at = op.inputs + 1 if op.numbers > 1 else None
+        return RankPlan(tuple(launches), x, outs, invariant, size, torch.float32, at)
     return Plan(tuple(launches), x, outs, Workspace(n_words, zeroed=False))
 
 
@@ -629,8 +700,9 @@ def run_tokens(
     mask: Tensor | None,
     factor: float,
     entropy: bool,
-    invariant: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    invariant: Any,
+    picked: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """The log-probability of one token per row, the entropy of the row, and what
     `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
@@ -641,13 +713,15 @@ def run_tokens(
         factor: multiplies the logits, besides the scales.
         entropy: without it the second result holds no values.
         invariant: give a row the same bits in every batch.
+        picked: if ranks have parts of the rows, what each knows of logits. Their sum is returned
+            last.
     """
     given = token, mask, scale
     key, tensors = _key_and_tensors((run_tokens, entropy, invariant), (x, *given))
     plan = plans.get(key)
     if plan is None:
         plan = plans.keep(key, _plan_tokens(_given(*given, entropy), tensors, invariant))
-    return plan(*tensors, number=factor)
+    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
 
 
 def gradient_of_tokens(
@@ -709,9 +783,10 @@ def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
     return steps, inner[0], vector, any([count % vector for count in (x.shape[-1], *steps[0])])
 
 
-def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: bool) -> AnyPlan:
+def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyPlan:
     x = inputs[0]
-    shape, n_cols = x.shape[:-1], x.shape[-1]
+    shape, total = x.shape[:-1], arguments.n_classes(x, -1, invariant)
+    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
     seen = _as_two(inputs)
     if seen is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
@@ -724,15 +799,16 @@ def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: bool) -> Any
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
+    if invariant and total > space.INVARIANT_TILE_COLS and space.parts_of(total) > 1:
+        n_chunks = space.parts_of(total) // ranks
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
-    whole = triton.next_power_of_2(n_cols)
+    whole = triton.next_power_of_2(total)
     lanes = max(32, min(LANES, whole // (2 * OF_LANE)))
     of_lane = max(vector, min(OF_LANE, whole // lanes))
-    parts = triton.next_power_of_2(n_chunks)
+    parts = triton.next_power_of_2(n_chunks * ranks)
     how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
     halves = [how._replace(write=False), how._replace(publish=False)]
-    numbers = (steps, n_inner, n_cols, n_chunks, chunk_cols)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
     if invariant:
         options["enable_fp_fusion"] = False
@@ -740,14 +816,17 @@ def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: bool) -> Any
         Launch(
             token_rows.token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            numbers,
+            (steps, n_inner, n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
             {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if n_chunks > 1 else [how])
+        for each in (halves if parts > 1 else [how])
     ]
     wide = arguments.accumulator(x.dtype)
     results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
+    if ranks > 1:
+        words = n_rows, n_chunks, 3
+        return RankPlan(tuple(launches), x, results, invariant, words, torch.float32)
     words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
 
@@ -828,11 +907,12 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     if seen is None or n_rows > MAX_TARGETS:
         return ()
     n_inner, *strides = seen
-    n_cols = x.shape[dim]
+    n_cols = arguments.n_classes(x, dim, options.invariant)
+    here = getattr(options.invariant, "start", 0), x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
     accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
-    numbers = (tuple(strides), n_rows, n_cols, n_inner, ignore_index)
+    numbers = (tuple(strides), n_rows, n_cols, n_inner, here, ignore_index)
     constants = {"SMOOTHING": smoothing, "Z_LOSS": z_loss, "COUNT": count, "BLOCK": BLOCK}
     launch = Launch(scalars.targets_kernel, programs, numbers, constants, {})
     outs = [(target.shape, torch.int64), ((5, *target.shape), accumulator)]

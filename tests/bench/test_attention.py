@@ -5,7 +5,7 @@ import torch
 from softmax_bench import attention
 
 
-def once(call, share):
+def once(call):
     call()
     return [2.0, 4.0]
 

@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
-from made_data import row
+from made_data import row, turns
 from softmax_bench import report
 from softmax_bench.__main__ import main
 from softmax_bench.cases import select
 from softmax_bench.random_shapes import CELLS, DIVISORS, ELEMENTS, LENGTHS, draw, layout_of, pitch
+from softmax_bench.report import timed
 from softmax_bench.roster import CHOOSER
 
 SEEDS = (0, 1, 987654)
@@ -68,10 +69,9 @@ def test_the_summary_adds_up():
     lines = [line.split(", ") for line in report.summary(rows).splitlines()]
     of_suite = [line for line in lines if line[0] == "random"]
     assert sum(int(line[-1].split()[1]) for line in of_suite) == 40
-    assert "paired turns" not in report.summary(rows)
-    for each in rows:
-        times = [1.0, 1.01] if each["provider"] == CHOOSER else [2.0, 2.01]
-        each["us_turns"] = times if each["us"] else []
+    for each in filter(timed, rows):
+        us = 1.0 if each["provider"] == CHOOSER else 2.0
+        each |= {"us": {"p50": us}, "us_turns": turns(us)}
     assert "from paired turns: 40 ahead, 0 level, 0 behind" in report.summary(rows)
     layouts = {"last dimension", "other dimension", "rows with gaps"}
     assert {layout_of(each) for each in rows} == layouts

@@ -7,6 +7,7 @@ A program whose library is not installed is left out, and what it printed before
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -14,19 +15,26 @@ import torch
 PROGRAMS = Path(__file__).parents[2] / "docs/benchmarks/failures"
 
 
+def printed_by(program: Path) -> str:
+    """What a program prints; of an error, the last line that names one, without colours."""
+    command = ["timeout", "300", sys.executable, program]
+    run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    report = run.stderr.splitlines() if run.returncode else []
+    named = [line for line in report if re.match(r"[\w.]+Error: ", line)]
+    lines = [*run.stdout.splitlines(), *(named or report)[-1:]]
+    return re.sub(r"\x1b\[\d*m", "", "\n".join(lines))
+
+
 def main() -> None:
-    for program in sorted(PROGRAMS.glob("*.py")):
-        command = ["timeout", "300", sys.executable, program]
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        # Of what goes wrong the last line of the report, without colours.
-        lines = [*run.stdout.splitlines(), *run.stderr.splitlines()[-1:] * (run.returncode != 0)]
-        printed = re.sub(r"\x1b\[\d*m", "", "\n".join(lines))
-        if "ModuleNotFoundError" in printed:
-            print(program.stem, "left out:", printed)
-            continue
-        printed = f"{torch.cuda.get_device_name()}\n{printed}\n"
-        program.with_suffix(".txt").write_text(printed, "utf8")
-        print(program.stem, printed, sep="\n", flush=True)
+    programs = sorted(PROGRAMS.glob("*.py"))
+    with ThreadPoolExecutor() as pool:  # most of their time they import and compile
+        for program, printed in zip(programs, pool.map(printed_by, programs), strict=True):
+            if "ModuleNotFoundError" in printed:
+                print(program.stem, "left out:", printed)
+                continue
+            printed = f"{torch.cuda.get_device_name()}\n{printed}\n"
+            program.with_suffix(".txt").write_text(printed, "utf8")
+            print(program.stem, printed, sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,25 +4,27 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from math import prod
 from pathlib import Path
 
 import markdown
+import numpy as np
 import pytest
 
-from made_data import data, row
+from made_data import data, row, turns
 from site_build import ROOT
 from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.case import Case
-from softmax_bench.report import best_peer, by_case, compare
-from softmax_bench.roster import CHOOSER, COPY
+from softmax_bench.report import APART, best_peer, by_case, compare
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered
 from softmax_site.benchmarks import attention, bookkeeping, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
-from softmax_site.benchmarks.data import DATA, REASONS, anchor, newest, shape_words
+from softmax_site.benchmarks.data import REASONS, anchor, measurements, shape_words
 from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by, notices, warnings
 from softmax_site.benchmarks.rungs import HEADLINES, LADDER, Rung, headline
 from softmax_site.benchmarks.stand import of_rows
@@ -34,8 +36,8 @@ from softmax_site.benchmarks.words import reason_groups
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
 
 
-def put(root: Path, made: dict, name: str = "made.json") -> Path:
-    path = root / DATA / name
+def put(root: Path, made: dict) -> Path:
+    path = root / launches.DATA
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(schema.dump(made))
     return path
@@ -57,7 +59,7 @@ def published():
 def take(rows: list[dict], *microseconds: float) -> None:
     """Let each row take so long."""
     for each, us in zip(rows, microseconds, strict=True):
-        each["us"] = {"p20": us, "p50": us, "p80": us}
+        each |= {"us": {"p20": us, "p50": us, "p80": us}, "us_turns": turns(us)}
 
 
 def page_of(made, suite: str) -> str:
@@ -67,14 +69,10 @@ def page_of(made, suite: str) -> str:
 
 def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
     """So a new measurement shows line by line what has changed."""
-    files = list((ROOT / DATA).glob("*.json"))
-    assert files
-    for path in files:
-        text = path.read_text("utf8")
-        assert schema.load(path)["rows"]
-        assert text == schema.dump(json.loads(text)), f"{path.name} is not as `dump` writes it"
-        lines = [line for line in text.splitlines() if line.startswith('{"case"')]
-        assert len(lines) == len(json.loads(text)["rows"])
+    path = ROOT / launches.DATA
+    text, rows = path.read_text("utf8"), schema.load(path)["rows"]
+    assert text == schema.dump(json.loads(text)), "it is not as `dump` writes it"
+    assert rows and sum(line.startswith('{"case"') for line in text.splitlines()) == len(rows)
 
 
 def test_rendering_is_stable(tmp_path, made):
@@ -87,17 +85,14 @@ def test_without_data_the_pages_say_so(tmp_path):
     assert there["origin-forward"].text == there["bench-rung-naive"].text == "Not measured yet.\n"
 
 
-def test_what_is_rendered_follows_the_files_and_the_newest_is_shown(tmp_path):
+def test_what_is_rendered_follows_the_files(tmp_path):
     put(tmp_path, data(("host_time",), gpu="Old GPU"))
     (tmp_path / "tests/site").mkdir(parents=True)
     (tmp_path / "mkdocs.yml").write_text("nav: []\n")
     (tmp_path / "tests/site/test_corrections.py").write_text("def test_one():\n    pass\n")
     assert "Old GPU" in rendered.markdown("origin-host_time", tmp_path)
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
-    new = data(("host_time",), gpu="New GPU, rather")
-    for r in new["rows"]:
-        r["utc"] = "2026-12-01T00:00:00Z"
-    put(tmp_path, new, "newer.json")
+    put(tmp_path, data(("host_time",), gpu="New GPU, rather"))
     rendered.forget()
     assert "New GPU, rather" in rendered.markdown("origin-host_time", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
@@ -133,20 +128,22 @@ def test_a_page_with_numbers_says_what_was_measured_when():
 
 def test_a_page_quotes_what_the_data_say(published):
     """A brute count over the rows, beside the names that pages use."""
-    rows = [r for r in newest(ROOT)[1]["rows"] if r["suite"] in ("forward", "backward")]
-    factors = []
+    rows = [r for r in measurements(ROOT)["rows"] if r["suite"] in ("forward", "backward")]
+    factors, states = [], Counter()
     for group in by_case(rows).values():
-        others = [
-            r["us"]["p50"]
-            for name, r in group.items()
-            if name in ("torch", "torch.compile", "liger", "flag_gems", "quack")
-            and r["status"] == "ok"
-        ]
-        factors.append(min(others) / group[CHOOSER]["us"]["p50"])
+        best = min(
+            (r for name, r in group.items() if name in LIBRARIES and r["status"] == "ok"),
+            key=lambda r: r["us"]["p50"],
+        )
+        own = group[CHOOSER]
+        factors.append(best["us"]["p50"] / own["us"]["p50"])
+        more = np.array(best["us_turns"]) > own["us_turns"]
+        apart = best["us"]["p50"] - own["us"]["p50"]
+        ahead, behind = sum(more) >= 9 and apart > APART, sum(more) <= 1 and apart < -APART
+        states["ahead" if ahead else "behind" if behind else "level"] += 1
     grid = published["grid"]
     assert grid.cases == len(factors)
-    assert grid.behind == sum(factor < 0.98 for factor in factors)
-    assert grid.ahead == sum(factor > 1.02 for factor in factors)
+    assert {name: getattr(grid, name) for name in ("ahead", "level", "behind")} == states
     mean = prod(factors) ** (1 / len(factors))
     assert filled("{{ grid.over_best:.2f }}", published, bare=True) == f"{mean:.2f}"
     assert f"{min(factors):.2f}" == f"{grid.worst.factor:.2f}"
@@ -190,33 +187,38 @@ def test_shapes_are_written_as_people_write_them_and_names_of_cases_stay_on_one_
     assert "4,067,203 × 33" in page_of(made, "forward")
 
 
-def pair(times: float) -> list[dict]:
-    """Ours and a torch that takes so many times as long."""
-    case = Case("forward", (131072, 1024))
-    ours, peer = row(case, CHOOSER), row(case, "torch")
-    peer["us"] = {name: value * times for name, value in ours["us"].items()}
-    return [ours, peer]
-
-
 @pytest.mark.parametrize(
-    ("times", "state", "cell", "verdict"),
+    ("times", "noise", "state", "cell", "verdict"),
     [
-        (1.03, "ahead", ">1.03<", "▲ 1.03"),
-        (1.01, "level", ">=<", "= 1.01"),
-        (0.99, "level", ">=<", "= 0.99"),
-        (0.97, "behind", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
-        (0.979, "behind", ">▼\N{THIN SPACE}0.979<", "▼ 0.979"),
+        (1.03, 0.001, "ahead", ">1.03<", "▲ 1.03"),
+        (1.004, 0.001, "ahead", ">1.004<", "▲ 1.004"),
+        (1.03, 0.06, "level", ">=<", "= 1.03"),
+        (1.0007, 0.0, "level", ">=<", "= 1.001"),
+        (0.97, 0.06, "level", ">=<", "= 0.97"),
+        (0.996, 0.001, "behind", ">▼\N{THIN SPACE}0.996<", "▼ 0.996"),
+        (0.97, 0.001, "behind", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
     ],
 )
-def test_ahead_and_behind_begin_equally_far_from_level(times, state, cell, verdict):
+def test_who_is_ahead_follows_from_paired_turns(times, noise, state, cell, verdict):
     """In sentences, in the heat map and in the table, by sign and not by colour alone."""
-    rows = pair(times)
+    case = Case("forward", (131072, 1024))
+    rows = [row(case, CHOOSER), row(case, "torch")]
+    take(rows, 300.0, 300.0 * times)
+    rows[1]["us_turns"] = [
+        us * times * (1 + noise * (-1) ** at) for at, us in enumerate(rows[0]["us_turns"])
+    ]
     stand = of_rows(rows)
     assert getattr(stand, state) == stand.cases == 1
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
     assert cell in heat_map("", rows, length)
     assert verdict in full_table(rows, share_of, SHAPE)
+
+
+def test_what_alternates_from_launch_to_launch_is_no_difference():
+    """The floor is what was measured."""
+    pace = json.loads((ROOT / quoted.AS_THEY_ARE["pace"]).read_text("utf8"))
+    assert pace["apart"]["outside"] == APART
 
 
 def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):
@@ -229,7 +231,7 @@ def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):
 @pytest.mark.parametrize("suite", ["forward", "few_rows", "strided", "log_softmax"])
 def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
     """Of the committed data: how many right answers each other library has."""
-    rows = [row for row in newest(ROOT)[1]["rows"] if row["suite"] == suite]
+    rows = [row for row in measurements(ROOT)["rows"] if row["suite"] == suite]
     text = rendered.load(ROOT).fragments[f"heat-{suite}"].text
     assert f"Right answers, of {len(by_case(rows))} cells:" in text
     for name, label in (("torch", "torch"), ("liger", "Liger"), ("quack", "QuACK")):
@@ -245,13 +247,13 @@ def test_an_error_that_says_no_is_a_refusal(tmp_path):
         for n, reason in ((3, says_no), (4, "RuntimeError: boom"))
     ]
     put(tmp_path, {**data(("host_time",)), "rows": rows})
-    found = newest(tmp_path)[1]["rows"]
+    found = measurements(tmp_path)["rows"]
     assert [each["status"] for each in found] == ["refused", "failed"]
 
 
 def test_the_range_of_a_kernel_is_of_all_shapes_that_got_it():
     """The slowest cell drawn at random is in the map's range."""
-    every = newest(ROOT)[1]["rows"]
+    every = measurements(ROOT)["rows"]
     shares = []
     for suite in ("forward", "backward", "few_rows", "strided", "random", "longest"):
         for group in by_case([each for each in every if each["suite"] == suite]).values():
@@ -272,6 +274,16 @@ def test_the_verdict_stands_right_after_the_shape(made):
         for head in heads:
             columns = re.findall(r"<th[^>]*>(.*?)</th>", head)
             assert columns[1:3] == ["against the best other", "of a copy"]
+
+
+def test_few_rows_and_losses_say_what_a_call_takes_in_a_loop(made):
+    for suite, said in (("few_rows", True), ("loss_head", True), ("log_softmax", False)):
+        assert (">in a loop: ours<" in page_of(made, suite)) == said
+    rows = data(("few_rows",))["rows"]
+    for each in rows:
+        each["us_loop"] = 6.0 if each["provider"] == CHOOSER else 9.0
+    stand = of_rows(rows)
+    assert set(stand.looped) == {1.5} and len(stand.looped) == stand.cases
 
 
 def test_a_row_without_a_result_links_to_its_reason(made):
@@ -367,11 +379,12 @@ def test_a_rung_is_compared_with_all_libraries_where_all_were_asked(made):
     for name, rival in (("strided", "the fastest other library"), ("two_loops", "torch")):
         assert f"▲ faster than {rival}" in made.fragments[f"bench-rung-{name}"].text
         rung = Rung(data(), name)
-        factors = []
+        pairs = []
         for group in rung.groups:
             other = best_peer(group) if name == "strided" else "torch"
-            factors.append(group[other]["us"]["p50"] / group[name]["us"]["p50"])
-        assert rung.behind == sum(factor < 0.98 for factor in factors)
+            pairs.append((group[other]["us"]["p50"], group[name]["us"]["p50"]))
+        factors = [other / own for other, own in pairs]
+        assert rung.behind == sum(own > other + APART for other, own in pairs)
         assert rung.worst.factor == pytest.approx(min(factors)) and rung.cases == len(factors)
 
 
@@ -452,11 +465,10 @@ def test_both_ways_of_counting_bytes_are_named(made):
     [
         (lambda d: d["rows"][0].pop("bytes"), "rows[0]"),
         (lambda d: d["rows"][0].update(dtype="int8"), "rows[0].dtype"),
-        (lambda d: d["rows"][1].update(environment="run9"), "rows[1].environment"),
         (lambda d: d["rows"][1].update(status="failed", reason=None), "rows[1].reason"),
         (lambda d: d["rows"][1].update(us=None, max_rel_error=None), "rows[1].us"),
         (lambda d: d["rows"].append(d["rows"][0]), "provider"),
-        (lambda d: d["environments"]["run1"].update(driver=3), "environments.run1.driver"),
+        (lambda d: d["environment"].update(driver=3), "environment.driver"),
         (lambda d: d.update(format="other"), "format"),
     ],
 )
@@ -470,7 +482,7 @@ def test_data_that_break_the_schema_are_refused_naming_file_and_field(
     put(tmp_path, made)
     assert main(["compare", path, path]) == 2
     said = capsys.readouterr().err
-    assert "made.json" in said and named in said
+    assert "measurements.json" in said and named in said
 
 
 def test_every_suite_keeps_to_the_published_schema():

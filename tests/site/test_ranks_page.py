@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from site_build import ROOT
-from softmax_bench.report import standing
 from softmax_site.benchmarks import page, ranks
 from softmax_site.benchmarks.page import NOT_MEASURED
+from softmax_site.benchmarks.words import side
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_the_tables_follow_the_file(data, call):
     cells = line(after, "2 ranks, 512 rows")
     assert cells[1] == "▼ 0.25" and cells[2].startswith(f"{4 * best:,.0f} ")
     quote = ranks.Quote(list(ranks.points(data)), call)
-    assert [standing(each) for each in quote.range].count("behind") == 1
+    assert [side(each) for each in quote.range].count("behind") == 1
     assert quote.range.low == pytest.approx(0.25)
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
 

@@ -122,10 +122,8 @@ def test_pages_load_what_they_need(site):
 
 
 @pytest.fixture(scope="module")
-def newest() -> dict:
-    found = measured.newest(ROOT)
-    assert found
-    return found[1]
+def measurements() -> dict:
+    return measured.measurements(ROOT)
 
 
 @pytest.mark.parametrize("path", front.DRAWINGS.values())
@@ -150,33 +148,34 @@ def test_committed_pictures_are_small():
     assert all(size <= MOST_BYTES[name] for name, size in sizes.items()), sizes
 
 
-def test_other_data_change_what_is_said_and_drawn(newest):
+def test_other_data_change_what_is_said_and_drawn(measurements):
     """So that the comparisons above can fail: our slowest row, twice as slow."""
-    other = copy.deepcopy(newest)
+    other = copy.deepcopy(measurements)
     worst = share.rows(other)[-1]
     rows = measured.of_suite(other, share.SUITE, dtype=share.DTYPE, provider="triton_softmax")
     row = next(row for row in rows if measured.n_cols(row) == worst.length)
     row["us"] = json.loads(json.dumps(row["us"]))
     row["us"]["p50"] *= 8
-    before, after = (quoted.Quoted(ROOT, each)["grid"] for each in (newest, other))
+    row["us_turns"] = [8 * us for us in row["us_turns"]]
+    before, after = (quoted.Quoted(ROOT, each)["grid"] for each in (measurements, other))
     assert after.behind == before.behind + 1
     changed = share.rows(other)
     assert "▼" in share.svg(changed, 640, 17, "") and worst not in changed
-    assert share.alt(changed) != share.alt(share.rows(newest))
+    assert share.alt(changed) != share.alt(share.rows(measurements))
 
 
-def test_the_claim_counts_losses_like_wins(newest):
+def test_the_claim_counts_losses_like_wins(measurements):
     """Ahead, level and behind add up, and each is said."""
-    grid, said = quoted.Quoted(ROOT, newest)["grid"], front.said(ROOT, "claim")
+    grid, said = quoted.Quoted(ROOT, measurements)["grid"], front.said(ROOT, "claim")
     assert grid.cases == grid.ahead + grid.level + grid.behind > 0
     for count in (grid.ahead, grid.level, grid.behind):
         assert re.search(rf"\b{count}\b", said)
 
 
-def test_a_phone_sees_every_length_too(newest):
+def test_a_phone_sees_every_length_too(measurements):
     """One drawing for each width, with the same rows."""
-    every = share.rows(newest)
-    wide, narrow = home.figure(newest).split("<svg")[1:]
+    every = share.rows(measurements)
+    wide, narrow = home.figure(measurements).split("<svg")[1:]
     for drawn in (wide, narrow):
         assert all(f">{row.length:,}<" in drawn for row in every)
-        assert all(share.verdict(row.factor)[0] in drawn for row in every)
+        assert all(share.verdict(row.factor, row.state)[0] in drawn for row in every)

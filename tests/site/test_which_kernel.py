@@ -13,7 +13,7 @@ import torch
 from kernel_cases import launched
 from site_build import ROOT, question
 from softmax_site import kernel_map
-from softmax_site.benchmarks.data import newest
+from softmax_site.benchmarks.data import measurements
 from softmax_site.benchmarks.words import kernel_words
 from softmax_site.which_kernel import answer as planner
 from softmax_site.which_kernel import page
@@ -251,7 +251,7 @@ def test_micropython_answers_as_cpython_does():
 
 
 def test_times_are_measured_or_said_to_be_guessed():
-    data = newest(ROOT)[1]
+    data = measurements(ROOT)
     rows = page.measured(data)
     assert len(rows) > 200
     row = next(row for row in rows if row["operation"] == "softmax" and row["columns"] == 4096)
@@ -268,7 +268,7 @@ def test_times_are_measured_or_said_to_be_guessed():
 
 def test_measured_kernels_are_those_that_the_planner_names():
     """Unless the planner was tuned since the measurement."""
-    rows = page.measured(newest(ROOT)[1])
+    rows = page.measured(measurements(ROOT))
     same = [
         planner.answer(question(row["shape"], row["dim"], row["dtype"], row["operation"]))["kernel"]
         == row["kernel"]

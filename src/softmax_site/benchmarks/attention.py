@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from softmax_bench.report import geometric_mean, standing
+from softmax_bench.report import geometric_mean
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks import charts
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Cell, folded, table
-from softmax_site.benchmarks.words import SIGNS
+from softmax_site.benchmarks.words import SIGNS, side
 from softmax_site.figures.moving import EXPONENTIALS
 
 FILE = "docs/benchmarks/attention.json"
@@ -80,12 +80,12 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
         text = f"{group[name]['tflops']:,.0f}"
         if name == "fa2" or "fa2" not in group:
             return Cell(text, "level")
-        state = standing(group[name]["tflops"] / group["fa2"]["tflops"])
+        state = side(group[name]["tflops"] / group["fa2"]["tflops"])
         return Cell(f"{SIGNS[state]} {text}", state)
 
     head = ["shape", *(NAMES[name] for name in there)]
     body = [[words(s), *(cell(group, name) for name in there)] for s, group in found.items()]
-    caption = f"{unit}, bfloat16; ▲ faster than FlashAttention-2, = within 2 %, ▼ slower"
+    caption = f"{unit}, bfloat16; ▲ faster than FlashAttention-2, = as fast to two digits, ▼ slower"
     return table(head, body, caption=caption)
 
 

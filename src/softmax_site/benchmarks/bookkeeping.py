@@ -8,7 +8,7 @@ from pathlib import Path
 from softmax_bench import gpu_report, launches, targets
 from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, runs_used, time_text
+from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, time_text
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
@@ -131,21 +131,12 @@ FIELDS = {
 
 
 def environment_fragment(data: dict) -> Fragment:
-    """The machines and versions."""
-    names = runs_used(data, data["rows"])
-    environments = [data["environments"][name] for name in names]
-    body = [
-        [title, *(_value(key, env[key]) for env in environments)] for key, title in FIELDS.items()
-    ]
-    for peer in dict.fromkeys(peer for env in environments for peer in env["peers"]):
-        versions = (env["peers"].get(peer) or "not installed" for env in environments)
-        body.append([label_of(peer), *versions])
-    suites: dict[str, dict] = {name: {} for name in names}
-    for row in data["rows"]:
-        suites[row["environment"]][row["suite"].replace("_", " ")] = None
-    body.append(["measured in it", *map(", ".join, suites.values())])
-    heads = ["", *(f"run {at}" for at in range(1, len(names) + 1))]
-    return shown(table(heads, body, len(heads)), data["rows"])
+    """The machine and the versions."""
+    env = data["environment"]
+    body = [[title, _value(key, env[key])] for key, title in FIELDS.items()]
+    for peer, version in env["peers"].items():
+        body.append([label_of(peer), version or "not installed"])
+    return shown(table(["", "all measurements"], body, 2), data["rows"])
 
 
 def launched_fragment(root: Path) -> Fragment:
@@ -206,9 +197,7 @@ def sanitizer_fragment(root: Path) -> Fragment:
     return Fragment(text, Measured(run["utc"]))
 
 
-def fragments(
-    root: Path, path: Path | None, data: dict, reasons: dict[str, str]
-) -> dict[str, Fragment]:
+def fragments(root: Path, data: dict, reasons: dict[str, str]) -> dict[str, Fragment]:
     """The pages on targets and on the environment, by the name of their fragment."""
     of_data = {
         "bench-targets": lambda: targets_fragment(data),
@@ -219,7 +208,7 @@ def fragments(
         "bench-reasons": lambda: reasons_fragment(data),
     }
     return {
-        **{name: make() if path else NOT_MEASURED for name, make in of_data.items()},
+        **{name: make() if data["rows"] else NOT_MEASURED for name, make in of_data.items()},
         "gpu-tests": gpu_tests_fragment(root),
         "sanitizer": sanitizer_fragment(root),
     }

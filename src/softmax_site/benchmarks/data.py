@@ -1,4 +1,4 @@
-"""The newest data file, and how its rows are named on the pages."""
+"""The measurements, and how their rows are named on the pages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from softmax_bench.report import by_case, says_no
 from softmax_bench.roster import CHOOSER
 from softmax_site import source
 
-DATA = "docs/benchmarks/data"
-
 REASONS = "docs/benchmarks/reasons.json"
 """Why a target is missed, by pattern of cases."""
 
@@ -20,30 +18,33 @@ DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-@source.kept(f"{DATA}/*.json", launches.FILE)
-def newest(root: Path) -> tuple[Path | None, dict]:
-    """The data file with the latest measurement, to be read alone, with a mark on calls that launch
-    something else today, and every refusal called one; no rows without a file. A test validates
-    the files."""
-    paths = sorted((root / DATA).glob("*.json"))
-    files = ((path, json.loads(path.read_text("utf8"))) for path in paths)
-    loaded = [(path, data) for path, data in files if data["rows"]]
-    if not loaded:
-        return None, {"rows": [], "environments": {}}
-    path, data = max(loaded, key=lambda item: max(row["utc"] for row in item[1]["rows"]))
-    changed = launches.read(root).changed
-    for row in data["rows"]:
-        if launches.cell_of(row) in changed:
-            row["changed"] = True
-        if row["status"] == "failed" and says_no(row["reason"]):
-            row["status"] = "refused"
-    return path, data
+def gpu_of(data: dict) -> str:
+    """What the pages call the GPU that was measured.
+
+    >>> gpu_of({"environment": {"gpu": "NVIDIA H100 80GB HBM3"}})
+    'H100'
+    """
+    return data["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
 
 
 def read(root: Path, name: str, missing: Any = None) -> Any:
     """What a JSON file of the repository holds."""
     path = root / name
     return json.loads(path.read_text("utf8")) if path.is_file() else missing
+
+
+@source.kept(launches.DATA, launches.FILE)
+def measurements(root: Path) -> dict:
+    """The data, to be read alone, with a mark on calls that launch something else today, and every
+    refusal called one; no rows without a file. A test validates it."""
+    data = read(root, launches.DATA, {"rows": [], "environment": None})
+    changed = launches.read(root).changed
+    for row in data["rows"]:
+        if launches.cell_of(row) in changed:
+            row["changed"] = True
+        if row["status"] == "failed" and says_no(row["reason"]):
+            row["status"] = "refused"
+    return data
 
 
 def of_suite(data: dict, suite: str, **fields) -> list[dict]:
@@ -120,12 +121,6 @@ def time_text(utc: str) -> str:
     '2026-11-20 21:05'
     """
     return utc.replace("T", " ")[:16]
-
-
-def runs_used(data: dict, rows: list[dict]) -> list[str]:
-    """The runs that these rows come from."""
-    used = {row["environment"] for row in rows}
-    return [name for name in data["environments"] if name in used]
 
 
 def size_key(row: dict) -> tuple:

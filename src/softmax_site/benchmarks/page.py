@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from softmax_bench.report import gbs
 from softmax_bench.roster import CHOOSER, RUNGS
-from softmax_site.benchmarks.data import runs_used, time_text
+from softmax_site.benchmarks.data import time_text
 
 ASSETS = "assets/bench"
 """Where the CSV files lie in the site."""
@@ -85,20 +85,18 @@ def note(*facts: str) -> str:
 
 
 def origin(data: dict, rows: list[dict], path: str = "") -> str:
-    """The machine, versions, day and commit of some rows; of those of several runs, where these
-    stand for each row."""
-    *earlier, env = (data["environments"][name] for name in runs_used(data, rows))
-    gpus = f"{len(earlier) + 1} runs, one {env['gpu']} each" if earlier else f"one {env['gpu']}"
+    """The machine, versions, day and commit of some rows."""
+    env = data["environment"]
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",
     )
     return note(
-        f"Measured: {gpus}",
+        f"Measured: one {env['gpu']}",
         f"torch {env['torch'].split('+')[0]}",
         f"triton {env['triton']}",
         f"{time_text(max(row['utc'] for row in rows))} UTC",
-        "[commits](/benchmarks/environment.md)" if earlier else f"commit `{env['commit'][:12]}`",
+        f"commit `{env['commit'][:12]}`",
         *(links if path else ()),
     )
 
@@ -152,10 +150,10 @@ def briefly(text: str, measured: Measured) -> str:
 # The rows as CSV
 
 BEFORE = "case suite op direction dtype shape dim layout inputs provider status".split()
-AFTER = "max_abs_error max_rel_error kernels count utc".split()
+AFTER = "us_loop max_abs_error max_rel_error kernels count utc".split()
 MACHINE = "gpu driver cuda torch triton commit".split()
 TIMES = ("p20", "p50", "p80")
-RENAMED = {"count": "compiled", **{name: f"{name}_us" for name in TIMES}}
+RENAMED = {"count": "compiled", "us_loop": "in_a_loop_us", **{name: f"{name}_us" for name in TIMES}}
 
 
 def csv_text(data: dict, rows: list[dict]) -> str:
@@ -166,7 +164,7 @@ def csv_text(data: dict, rows: list[dict]) -> str:
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writerow({name: RENAMED.get(name, name) for name in names})
     for row in rows:
-        env, speed = data["environments"][row["environment"]], gbs(row)
+        env, speed = data["environment"], gbs(row)
         moved = 3 if row["direction"] == "backward" else 2
         writer.writerow(
             {**row, **(row["us"] or {}), **{name: env[name] for name in MACHINE}}

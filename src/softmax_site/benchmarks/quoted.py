@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -11,24 +12,23 @@ from types import SimpleNamespace as Names
 from typing import Any
 
 from softmax_bench import targets, traffic
-from softmax_bench.random_shapes import CELLS
-from softmax_bench.report import LEVEL, by_case, gbs, ratio, timed, warm
+from softmax_bench.report import by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import source
 from softmax_site.benchmarks import attention, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
+    gpu_of,
     is_odd,
+    measurements,
     n_cols,
-    newest,
     of_suite,
     read,
-    runs_used,
     time_text,
 )
-from softmax_site.benchmarks.stand import Stand, of_rows
+from softmax_site.benchmarks.stand import Stand, of_rows, over_best
 from softmax_site.benchmarks.tables import Group, present, share_of, some
-from softmax_site.benchmarks.values import Factor, Values
+from softmax_site.benchmarks.values import Values
 from softmax_site.figures import moving, share
 from softmax_site.which_kernel.page import guesses
 
@@ -53,63 +53,17 @@ TUTORIAL_COLUMNS = 128 * 49
 TINY_BYTES = 2**16
 """What the smallest tensors read and write, at most."""
 
-TIME_IS_UP = "the time given was used up"
-"""The reason of a row that was not reached any more."""
-
-
 # Single pages
-
-
-def copies_logits(row: dict | None) -> bool:
-    """Whether a call of Liger's was given a copy of the logits to write its gradient over, as until
-    commit `ddfb285`: such a call takes as much memory as they do."""
-    if not row or (row["provider"], row["op"]) != ("liger", "cross_entropy"):
-        return False
-    return row["direction"] != "forward" and row.get("peak_bytes", 0) >= row["bytes"] / 2
-
-
-def less_its_copy(group: Group) -> float | None:
-    """The time of Liger's call less that of the copy that is part of it."""
-    liger, copy = timed(group.get("liger")), timed(group.get(COPY))
-    return liger - copy if copies_logits(group.get("liger")) and liger and copy else None
-
-
-def impossible(row: dict) -> bool:
-    """Whether a call that makes a gradient claims to take less memory than that."""
-    makes_one = row["direction"] == "forward_backward" and row["inputs"] == "normal"
-    makes_one &= row["op"] == "cross_entropy" and row["provider"] not in ("liger", COPY)
-    return makes_one and "peak_bytes" in row and row["peak_bytes"] < row["bytes"] / 2
 
 
 def memory(rows: list[dict]) -> dict[str, Values]:
     """By provider, what a call with its gradient takes beside the logits, in their size."""
     found: dict[str, Values] = {}
     for row in rows:
-        if row["direction"] == "forward_backward" and row.get("peak_bytes") and not impossible(row):
+        if row["direction"] == "forward_backward" and row.get("peak_bytes"):
             of_logits = row["peak_bytes"] / (row["bytes"] / 2)
             found.setdefault(row["provider"], Values()).append(of_logits)
     return found
-
-
-class Loss(Stand):
-    """How ours stands in cross-entropy, and how it would if Liger's calls copied no logits."""
-
-    @property
-    def uncopied(self) -> Stand:
-        """The same calls, Liger's less its copy."""
-        return Stand(
-            group | {"liger": {**group["liger"], "us": {"p50": us}}}
-            if (us := less_its_copy(group))
-            else group
-            for group in self.groups
-        )
-
-    @property
-    def most(self) -> Names:
-        """By how much a factor shrinks at most where the copy is left out."""
-        pairs = zip(self.factors, self.uncopied.factors, strict=True)
-        before, after = max(pairs, key=lambda pair: pair[0] / pair[1])
-        return Names(before=Factor(before), after=Factor(after))
 
 
 def beside_clusters(data: dict) -> Stand:
@@ -252,38 +206,18 @@ LOGITS = [4185, 128_256]
 # Shapes drawn at random
 
 
-def newest_seed(rows: list[dict]) -> list[dict]:
-    """The rows of the seed that was measured last."""
-    last = max(rows, key=lambda row: row["utc"])["seed"]
-    return [row for row in rows if row["seed"] == last]
-
-
 def compiler_ran(group: Group) -> bool:
     """Whether torch.compile was asked for this case, and has a time."""
     return bool(group.get("torch.compile", {}).get("us"))
 
 
-def over_best_warm(group: Group) -> float | None:
-    """Ours over the best other with a warm cache."""
-    ours = warm(group.get(CHOOSER))
-    best = min((us for name in LIBRARIES if (us := warm(group.get(name)))), default=None)
-    return best / ours if ours and best else None
-
-
 class Drawn(Stand):
-    """How ours stands in the cells that the newest seed drew."""
+    """How ours stands in the cells that the seed drew."""
 
-    def __init__(self, rows: list[dict]) -> None:
-        rows = newest_seed(rows)
-        ours = [row for row in rows if row["provider"] == CHOOSER]
-        self.seed, self.drawn = rows[0]["seed"], CELLS
-        without = [row for row in ours if row["status"] == "not_run"]
-        late = [row for row in without if row["reason"] == TIME_IS_UP]
-        # A run that was stopped has no row of what it did not reach; an older one says so.
-        self.late = len(late) + CELLS - len(ours)
-        self.disturbed = len(without) - len(late)
-        groups = (group for group in by_case(rows).values() if CHOOSER in group)
-        super().__init__(group for group in groups if group[CHOOSER]["status"] != "not_run")
+    @property
+    def seed(self) -> int:
+        """What drew them."""
+        return self.groups[0][CHOOSER]["seed"]
 
     def _part(self, holds: Callable[[Group], object]) -> Stand:
         return Stand(group for group in self.groups if holds(group))
@@ -295,8 +229,8 @@ class Drawn(Stand):
             lambda group: compiler_ran(group) and group[CHOOSER]["direction"] == "backward"
         )
     )
-    small = property(lambda self: self._part(over_best_warm))
-    warm = property(lambda self: self.small.values(over_best_warm))
+    small = property(lambda self: self._part(partial(over_best, time=warm)))
+    warm = property(lambda self: self.small.values(partial(over_best, time=warm)))
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -330,11 +264,11 @@ class Drawn(Stand):
 
 def machine(data: dict, rows: list[dict]) -> Names:
     """What some rows were measured on, and beside whom."""
-    run = data["environments"][runs_used(data, rows)[-1]]
+    run = data["environment"]
     *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
-        gpu=run["gpu"].removeprefix("NVIDIA "),
+        gpu=gpu_of(data),
         versions=f"torch {torch}, Triton {triton}",
         day=time_text(max(row["utc"] for row in rows)).split()[0],
         libraries=f"{', '.join(libraries)} and {last}",
@@ -366,7 +300,7 @@ class Quoted(dict[str, Any]):
             "even": lambda: grid(lambda row: not is_odd(row) and n_cols(row) <= 65536),
             "shared": lambda: grid(lambda row: not is_odd(row) and n_cols(row) > 131072),
             "other_dimensions": lambda: of_rows(rows("strided", layout="contiguous")),
-            "cross_entropy": lambda: Loss(by_case(rows("loss_head", op="cross_entropy")).values()),
+            "cross_entropy": lambda: of_rows(rows("loss_head", op="cross_entropy")),
             "under_host": lambda: of_rows(rows("few_rows")).under(self["host"]["forward"].ours),
             "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
@@ -384,7 +318,7 @@ class Quoted(dict[str, Any]):
             },
             "host": lambda: host(rows("host_time")),
             "eager": lambda: eager(data),
-            "random": lambda: Drawn(rows("random")),
+            "random": lambda: Drawn(by_case(rows("random")).values()),
             "drawn": lambda: {name: self["random"].of_kernel(name) for name in rungs.STRIDED},
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
@@ -395,7 +329,6 @@ class Quoted(dict[str, Any]):
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "attention": lambda: attention.quoted(root),
             "one_row": lambda: moving.one_row(root),
-            "level": lambda: LEVEL,
         }
 
     def __missing__(self, name: str) -> Any:
@@ -405,5 +338,5 @@ class Quoted(dict[str, Any]):
 
 @source.kept("docs/benchmarks/**/*.json", *AS_THEY_ARE.values())
 def load(root: Path) -> Quoted:
-    """The names, with the newest data."""
-    return Quoted(root, newest(root)[1])
+    """The names, with the data."""
+    return Quoted(root, measurements(root))

@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmax_bench import traffic
-from softmax_bench.report import LEVEL, best_peer, by_case, ratio, standing
+from softmax_bench.report import best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, RUNGS, label_of
-from softmax_site.benchmarks.data import DIRECTIONS, DTYPES, SHORT, n_cols, of_suite, shape_words
+from softmax_site.benchmarks.data import (
+    DIRECTIONS,
+    DTYPES,
+    SHORT,
+    gpu_of,
+    n_cols,
+    of_suite,
+    shape_words,
+)
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
 from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
-from softmax_site.benchmarks.words import SIGNS, percent
+from softmax_site.benchmarks.words import SIGNS
 from softmax_site.templates import filled
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
@@ -82,8 +90,7 @@ def headline_fragment(data: dict, name: str) -> Fragment:
     if not found:
         return NOT_MEASURED
     share, row = found
-    gpu = data["environments"][row["environment"]]["gpu"].removeprefix("NVIDIA ")
-    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu}"
+    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu_of(data)}"
     text = filled("reaches", share=f"{share:.2f}", where=where)
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 
@@ -146,7 +153,7 @@ class Rung(Stand):
         share, other = share_of(group, self.who), self._other(group)
         if not share:
             return Cell(group[self.who]["status"], "none")
-        state = standing(ratio(group, other, self.who)) if other else "level"
+        state = standing(group, other, self.who) if other else "level"
         return Cell(f"{SIGNS[state]} {share:.2f}", state)
 
     def table(self) -> str:
@@ -171,7 +178,7 @@ class Rung(Stand):
 
 def signs(rival: str) -> str:
     """What the numbers and the signs of a table mean."""
-    against = f"▲ faster than {rival}, = within {percent(LEVEL)}, ▼ slower"
+    against = f"▲ faster than {rival}, = level, ▼ slower"
     return f"Share of a copy's speed (its time over the kernel's); {against}"
 
 

@@ -7,15 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
+from softmax_bench.report import answers, best_peer, by_case, looped, ratio, standing, timed
+from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
-from softmax_site.benchmarks.tables import Group, share_of
+from softmax_site.benchmarks.tables import Group, answers_words, share_of
 from softmax_site.benchmarks.values import Factor, Values
 from softmax_site.benchmarks.words import kernel_words, link
 
-IN_TURN = "2026-11-22T19:00:00Z"
-"""Until then a case was timed library by library, and since then in turn."""
+
+def over_best(group: Group, time: Callable[[dict | None], float | None]) -> float | None:
+    """Ours over the best other library by another `time`."""
+    ours = time(group.get(CHOOSER))
+    best = min((us for name in LIBRARIES if (us := time(group.get(name)))), default=None)
+    return best / ours if ours and best else None
 
 
 class Case:
@@ -51,7 +55,7 @@ class Stand:
     @cached_property
     def states(self) -> Counter[str]:
         """How many are ahead, level and behind."""
-        return Counter(standing(ratio(*each, self.who)) for each in self.compared)
+        return Counter(standing(*each, self.who) for each in self.compared)
 
     ahead = property(lambda self: self.states["ahead"])
     level = property(lambda self: self.states["level"])
@@ -71,11 +75,6 @@ class Stand:
         """In how many cases ours takes less time."""
         return sum((timed(group[CHOOSER]) or math.inf) < microseconds for group in self.groups)
 
-    @property
-    def one_by_one(self) -> int:
-        """How many cases were not, or not wholly, timed in turn."""
-        return sum(min(row["utc"] for row in group.values()) < IN_TURN for group in self.groups)
-
     def values(self, of: Callable[[Group], float | None]) -> Values:
         """What `of` finds in the cases, where it finds something."""
         return Values(value for group, _ in self.compared if (value := of(group)))
@@ -85,10 +84,12 @@ class Stand:
         """In how many of the cases each other library has a right answer."""
         return answers(self.groups)
 
+    right = property(lambda self: answers_words(self.groups))
+
     @property
     def by_all(self) -> int:
-        """In how many cases every other library has one."""
-        return sum(all(timed(group.get(name)) for name in LIBRARIES) for group in self.groups)
+        """In how many cases each library that is asked everywhere has one."""
+        return sum(all(timed(group.get(name)) for name in EVERYWHERE) for group in self.groups)
 
     @cached_property
     def factors(self) -> Values:
@@ -97,6 +98,11 @@ class Stand:
 
     over_best = property(lambda self: self.factors.mean)
     over_torch = property(lambda self: self.values(lambda group: ratio(group, "torch")).mean)
+
+    @property
+    def looped(self) -> Values:
+        """Ours over the best other in a loop."""
+        return self.values(lambda group: over_best(group, looped))
 
     @cached_property
     def of_copy(self) -> Values:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmax_bench.report import LEVEL, answers, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
-from softmax_site.benchmarks.words import SIGNS, address, kernel_words, percent, times, verdict
+from softmax_site.benchmarks.words import SIGNS, address, kernel_words, times, verdict
 from softmax_site.templates import filled
 
 Group = dict[str, dict]
@@ -170,18 +170,17 @@ KERNEL = Column("kernel", lambda group: kernel_words(group.get(CHOOSER)), True)
 
 LEGEND = (
     '<p class="bench-caption">× the speed of the fastest other library with a right answer; <span '
-    f'class="level">=</span> within {percent(LEVEL)}, <span class="behind">▼</span> behind, the '
-    'bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of 16 bytes. Each '
-    "number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
+    'class="level">=</span> <a href="/benchmarks/method/#level">level</a>, <span class="behind">▼'
+    '</span> behind, the bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of '
+    "16 bytes. Each number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
 
 
-def answers_words(rows: list[dict]) -> str:
+def answers_words(groups: Iterable[Group]) -> str:
     """In how many cases each other library has a right answer, in words."""
-    found = answers(by_case(rows).values())
-    return ", ".join(f"{label_of(name)} {count}" for name, count in found.items())
+    return ", ".join(f"{label_of(name)} {count}" for name, count in answers(groups).items())
 
 
 def heat_cell(group: Group | None) -> Cell:
@@ -192,11 +191,11 @@ def heat_cell(group: Group | None) -> Cell:
     if peer is None:
         return Cell("only", "none")
     factor = ratio(group, peer)
-    state, css = standing(factor), standing(factor)
+    state = css = standing(group, peer)
     written = times(factor) if factor else "none"
     said = f"{written} times" if factor else "no right answer, against"
     if state == "ahead" and factor:
-        css, text = f"ahead s{1 + sum(factor >= limit for limit in STEPS)}", f"{factor:.2f}"
+        css, text = f"ahead s{1 + sum(factor >= limit for limit in STEPS)}", written
     else:
         text = SIGNS[state] if state == "level" else f"{SIGNS[state]}\N{THIN SPACE}{written}"
         said = f"{state}, {said}"
@@ -232,4 +231,6 @@ def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> st
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
     places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
     drawn = drawn.replace("<table ", f'<table style="{places}" ', 1)
-    return drawn + LEGEND.format(cases=len(by_case(rows)), answers=answers_words(rows))
+    return drawn + LEGEND.format(
+        cases=len(by_case(rows)), answers=answers_words(by_case(rows).values())
+    )

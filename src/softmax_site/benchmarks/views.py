@@ -13,7 +13,7 @@ from statistics import median
 
 from softmax_bench.cases import INPUTS
 from softmax_bench.random_shapes import layout_of
-from softmax_bench.report import best_peer, by_case, gbs, ratio, standing, timed
+from softmax_bench.report import best_peer, by_case, gbs, looped, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_bench.targets import Cell as Target
 from softmax_bench.targets import cells as targets_of
@@ -149,6 +149,22 @@ def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[st
     return over_columns(title, alt, columns, series, unit="GB/s", lines=True)
 
 
+def loops(rows: list[dict]) -> list[Column]:
+    """What a call takes in a loop, ours and the best other's, if that was measured."""
+
+    def best_other(group: Group) -> str:
+        times = {name: us for name in LIBRARIES if (us := looped(group.get(name)))}
+        best = min(times, key=lambda name: times[name], default=None)
+        return f"{times[best]:,.1f} {label_of(best)}" if best else "–"
+
+    def ours(group: Group) -> str | None:
+        us = looped(group.get(CHOOSER))
+        return f"{us:,.1f}" if us else None
+
+    columns = [of_provider("in a loop: ours", CHOOSER, ours), Column("best other", best_other)]
+    return columns if any(map(looped, rows)) else []
+
+
 # Suites whose pages have a part for each direction and type
 
 
@@ -157,7 +173,8 @@ def full_table(rows: list[dict], share: Share, first: Column) -> str:
     rest of what was measured."""
     ours = strong(time(CHOOSER, "µs: ours"))
     others = map(time, present(rows, LIBRARIES))
-    return of_cases(rows, [first, VERDICT, of_copy(share), KERNEL, ours, *others])
+    columns = [first, VERDICT, of_copy(share), KERNEL, ours, *others]
+    return of_cases(rows, [*columns, *loops(rows)])
 
 
 def ladder_table(rows: list[dict], rungs: Sequence[str]) -> str:
@@ -213,7 +230,7 @@ def cost(group: Group) -> str:
     """Our time as a multiple of torch's, with its sign, as HTML."""
     factor = ratio(group, "torch")
     said = f"{words.times(1 / factor)} × torch's time" if factor else ""
-    return words.marked(standing(factor), said) if factor else "–"
+    return words.marked(standing(group, "torch"), said) if factor else "–"
 
 
 def host_time(rows: list[dict]) -> str:
@@ -360,7 +377,7 @@ def scatter(drawn: Stand) -> str:
     for group, other in drawn.compared:
         row, factor = group[CHOOSER], ratio(group, other)
         said = f"{case_words(row)}: {words.times(factor)} ×" if factor else case_words(row)
-        css = "behind" if standing(factor) == "behind" else "ours"
+        css = "behind" if standing(group, other) == "behind" else "ours"
         css += "" if quoted.compiler_ran(group) else " hollow"
         points.append((n_cols(row), factor or ENDS[0], said, css))
     return charts.scatter(
@@ -416,7 +433,7 @@ def random_worst(drawn: Stand, count: int = 10) -> str:
 
 def random(rows: list[dict]) -> dict[str, str]:
     """The chart, the kinds and the worst ten."""
-    drawn = quoted.Drawn(rows)
+    drawn = quoted.Drawn(by_case(rows).values())
     return {
         "bench-random": scatter(drawn),
         "random-kinds": random_kinds(drawn),
@@ -457,41 +474,6 @@ SIZE = of_row("shape", lambda row: f"{shape_words(row)}, {row['dtype']}")
 STEP = of_row("what", lambda row: f"{what(row)}, {STEPS[row['direction']]}", True)
 
 
-def copied_note(rows: list[dict]) -> str:
-    """What must be said of Liger's calls while they copy the logits, as HTML."""
-    copied = [row for row in rows if quoted.copies_logits(row)]
-    if not copied:
-        return ""
-    said = (
-        "Liger's loss writes its gradient over the logits. Here each of its calls with a gradient "
-        "first copied them, which its users need not do: that copy takes the copy's time, and is "
-        "all of its memory."
-    )
-    if any(row["inputs"] == "in_place" for row in rows):
-        said += ' In the row "in place" only ours was called so; Liger and QuACK can be, too.'
-    return f'<p class="bench-note">{said}</p>'
-
-
-def peak(row: dict | None) -> float | None:
-    """The memory that a call takes at most, in MiB, where there is a number that can be."""
-    bytes_taken = row.get("peak_bytes") if row else None
-    return bytes_taken / 2**20 if row and bytes_taken and not quoted.impossible(row) else None
-
-
-def left_out(rows: list[dict]) -> str:
-    """Which numbers of memory are left out, as HTML."""
-    named = [
-        f"{label_of(row['provider'])} at {shape_words(row)}, {row['dtype']}: "
-        f"{row['peak_bytes'] / 2**20:,.1f} MiB"
-        for row in rows
-        if quoted.impossible(row)
-    ]
-    if not named:
-        return ""
-    said = f"Left out as wrong, being less than the gradient alone: {'; '.join(named)}."
-    return f'<p class="bench-note">{said}</p>'
-
-
 def ours_named(name: str) -> str:
     """How a column of the loss head names a provider."""
     return {CHOOSER: "ours", PLAIN: "plain softmax"}.get(name, label_of(name))
@@ -517,8 +499,8 @@ def loss_head(rows: list[dict]) -> str:
 
     def memory(name: str) -> Column:
         def cell(group: Group) -> str:
-            mib = peak(group.get(name))
-            return f"{mib:,.1f}" if mib else "–"
+            taken = group.get(name, {}).get("peak_bytes")
+            return f"{taken / 2**20:,.1f}" if taken else "–"
 
         return Column(ours_named(name), cell)
 
@@ -533,6 +515,7 @@ def loss_head(rows: list[dict]) -> str:
             strong(time(CHOOSER, "µs: ours")),
             time(COPY),
             *(time(name, ours_named(name)) for name in others),
+            *loops(rows),
         ],
     )
     trained = [row for row in rows if row["direction"] == "forward_backward"]
@@ -543,11 +526,8 @@ def loss_head(rows: list[dict]) -> str:
     drawn = share_chart(whole, title, vocabulary)
     return (
         drawn
-        + copied_note(rows)
         + folded(f"Every call: {len(by_case(rows))} rows of times and bounds", every)
-        + folded(
-            "Peak memory beside the logits of calls with a gradient, MiB", used + left_out(rows)
-        )
+        + folded("Peak memory beside the logits of calls with a gradient, MiB", used)
     )
 
 
@@ -566,7 +546,7 @@ def loss_speeds(data: dict) -> str:
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
     others = map(time, present(rows, LIBRARIES))
-    return of_cases(rows, [logits, *ours, *others], False) + copied_note(rows)
+    return of_cases(rows, [logits, *ours, *others], False)
 
 
 def masked(data: dict) -> str:
@@ -604,7 +584,6 @@ def fragments(data: dict) -> page.Rendered:
         if not rows:
             out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), page.NOT_MEASURED)
             continue
-        rows = quoted.newest_seed(rows) if suite == "random" else rows
         path, made = f"{page.ASSETS}/{suite}.csv", make(rows)
         out.assets[path] = page.csv_text(data, rows)
         out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))

@@ -24,16 +24,13 @@ def page_of(suite: str) -> str:
 
 
 def times(factor: float) -> str:
-    """A ratio with two decimals, or, where these would put it on the wrong side of level, with
-    three, cut off.
+    """A ratio with two decimals, or with three where two would say that there is no difference.
 
-    >>> times(1.2245), times(0.979), times(0.9798), times(0.981)
-    ('1.22', '0.979', '0.979', '0.98')
+    >>> times(1.2245), times(0.997)
+    ('1.22', '0.997')
     """
     text = f"{factor:.2f}"
-    return (
-        text if standing(float(text)) == standing(factor) else f"{int(factor * 1000 + 1e-6) / 1000}"
-    )
+    return f"{factor:.3f}" if text == "1.00" else text
 
 
 def percent(share: float) -> str:
@@ -55,9 +52,23 @@ def marked(state: str, text: str) -> str:
     return f'<span class="{state}">{SIGNS[state]} {text}</span>'
 
 
+def side(factor: float) -> str:
+    """On which side of one a ratio is whose interval is not known; level if two decimals say one.
+
+    >>> side(1.01), side(0.996), side(0.99)
+    ('ahead', 'level', 'behind')
+    """
+    return "level" if f"{factor:.2f}" == "1.00" else "ahead" if factor > 1 else "behind"
+
+
 def sign(factor: float | None) -> str:
-    """A ratio with its sign and its colour, as HTML; no right answer of ours is a loss."""
-    return marked(standing(factor), "no right answer" if factor is None else times(factor))
+    """A ratio whose interval is not known with its sign and its colour, as HTML; no right answer of
+    ours is a loss."""
+    return (
+        marked("behind", "no right answer")
+        if factor is None
+        else marked(side(factor), f"{factor:.2f}")
+    )
 
 
 def verdict(group: dict[str, dict], over: str | None = None) -> str:
@@ -66,8 +77,11 @@ def verdict(group: dict[str, dict], over: str | None = None) -> str:
     if peer is None:
         return "no other has a right answer"
     factor = ratio(group, peer)
-    between = " × " if factor is not None else "; best other: "
-    return f'<span class="verdict">{sign(factor)}{between}{label_of(peer)}</span>'
+    said, between = "no right answer", "; best other: "
+    if factor is not None:
+        said, between = times(factor), " × "
+    shown = marked(standing(group, peer), said)
+    return f'<span class="verdict">{shown}{between}{label_of(peer)}</span>'
 
 
 def address(row: dict) -> str:

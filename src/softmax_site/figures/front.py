@@ -9,7 +9,7 @@ from pathlib import Path
 
 from softmax_site import templates
 from softmax_site.benchmarks import quoted
-from softmax_site.benchmarks.data import newest
+from softmax_site.benchmarks.data import measurements
 from softmax_site.benchmarks.values import filled
 from softmax_site.figures import moving, share
 
@@ -23,7 +23,7 @@ _MADE = re.compile(r"(<!-- made from the data -->\n).*?(<!-- until here -->)", r
 
 def drawings(root: Path) -> dict[str, str]:
     """The figure as files of their own, by path, in both schemes."""
-    every = share.rows(newest(root)[1])
+    every = share.rows(measurements(root))
     words = f'xmlns="http://www.w3.org/2000/svg" width="720" {SANS} role="img"'
     drawn = share.svg(every, 640, 17, f'{words} aria-label="{share.alt(every)}"', TITLE)
     return {
@@ -42,7 +42,7 @@ def said(root: Path, part: str) -> str:
 
 def readme(root: Path) -> str:
     """The README with what the home page says of the data."""
-    alt = share.alt(share.rows(newest(root)[1]))
+    alt = share.alt(share.rows(measurements(root)))
     made = f"""{said(root, "claim")}
 
 <picture>
@@ -61,7 +61,7 @@ def readme(root: Path) -> str:
 
 def social_page(root: Path) -> str:
     """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
-    data = newest(root)[1]
+    data = measurements(root)
     names = quoted.load(root)
     drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
     page = templates.filled("social", grid=names["grid"], machine=names["machine"], drawn=drawn)

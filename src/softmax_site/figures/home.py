@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmax_bench.report import by_case, timed
+from softmax_bench.report import timed
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import newest, of_suite
+from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
-from softmax_site.benchmarks.quoted import LOGITS, less_its_copy
+from softmax_site.benchmarks.quoted import LOGITS
 from softmax_site.benchmarks.tables import Row, table
-from softmax_site.benchmarks.views import copied_note
 from softmax_site.figures import share
 
 SUITES = ("forward", "backward")
@@ -30,11 +29,6 @@ def loss(rows: list[dict]) -> str:
     """Time and memory of cross-entropy with its gradient: a bar each, a row a library."""
     rows = sorted(filter(timed, rows), key=lambda row: row["us"]["p50"])
     taken = [(label_of(row["provider"]), row["us"]["p50"], row["peak_bytes"]) for row in rows]
-    (group,) = by_case(rows).values()
-    if us := less_its_copy(group):
-        memory = group["liger"]["peak_bytes"] - group["liger"]["bytes"] // 2
-        at = taken.index(next(each for each in taken if each[0] == label_of("liger")))
-        taken.insert(at + 1, ("… less its copy", us, memory))
     columns = [us for _, us, _ in taken], [peak / 2**20 for *_, peak in taken]
     bar = '<span class="bar" style="--share:{:.3f}">{:,.0f}</span>'
     bars = zip(*([bar.format(each / max(column), each) for each in column] for column in columns))
@@ -43,12 +37,12 @@ def loss(rows: list[dict]) -> str:
         for (name, *_), both in zip(taken, bars)
     ]
     drawn = table(["", "µs", "peak memory, MiB"], lines, css="bars")
-    return block(drawn + copied_note(rows), "home-loss") + "\n"
+    return block(drawn, "home-loss") + "\n"
 
 
 def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
-    data = newest(root)[1]
+    data = measurements(root)
     softmax = [row for suite in SUITES for row in of_suite(data, suite)]
     whole = {"op": "cross_entropy", "direction": "forward_backward", "dtype": "bfloat16"}
     rows = [

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from softmax_bench import traffic
 from softmax_bench.report import by_case, gbs, timed
-from softmax_site.benchmarks.data import newest, of_suite
+from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.figures.moved import moved
 
 ASSETS = "docs/assets"
@@ -39,8 +39,9 @@ class Moving(NamedTuple):
 
 MULTIPROCESSORS = 132
 EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
-"""Exponentials that an H200 computes in a second: multiprocessors, special functions of each in a
-clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0), clocks."""
+"""Exponentials that an H100 or H200 computes in a second: multiprocessors, special functions of
+each in a clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0),
+clocks."""
 
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
 """Kernels over columns, and which kernel over rows moves as much."""
@@ -61,7 +62,7 @@ def moved_by(way: str) -> dict[str, float]:
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, length of a row or column, name, elements a
     second, how often it moves an element, bytes a second of the copy in the same case)."""
-    points, data = {}, newest(root)[1]
+    points, data = {}, measurements(root)
     for suite in ("ladder", "strided"):
         for group in by_case(of_suite(data, suite)).values():
             copy = group["copy"]
@@ -96,11 +97,13 @@ ROWS = [2048, 65536]
 
 def one_row(root: Path) -> dict:
     """What the explainer shows: passes and events of traces, and times in µs."""
-    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"]}
-    for group in by_case(of_suite(newest(root)[1], "ladder", dtype="float32")).values():
+    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"], "copies": {}}
+    for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
         if copy["shape"] == ROWS and timed(copy):
-            out[copy["direction"]] = {name: timed(row) for name, row in group.items()}
+            times = {name: us for name, row in group.items() if (us := timed(row))}
+            out[copy["direction"]] = times
+            out["copies"][copy["direction"]] = {n: us / times["copy"] for n, us in times.items()}
             out["exponentials"] = EXPONENTIALS / ((gbs(copy) or 0) * 1e9 / 4)
     out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
     return out | {"multiprocessors": MULTIPROCESSORS}

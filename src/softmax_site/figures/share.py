@@ -11,6 +11,7 @@ from softmax_bench.report import best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import tag
 from softmax_site.benchmarks.data import n_cols, of_suite
+from softmax_site.benchmarks.words import times
 
 SUITE, DTYPE = "forward", "bfloat16"
 
@@ -24,6 +25,7 @@ class Row(NamedTuple):
     torch: float
     factor: float
     """Ours over the best other library."""
+    state: str
 
 
 def rows(data: dict) -> list[Row]:
@@ -33,9 +35,10 @@ def rows(data: dict) -> list[Row]:
         peer = best_peer(group)
         ours, factor = ratio(group, COPY), ratio(group, peer) if peer else None
         over_torch = ratio(group, "torch")
-        if ours and factor and over_torch:
+        if peer and ours and factor and over_torch:
             length = n_cols(group[CHOOSER])
-            found.append(Row(length, ours, ours / factor, ours / over_torch, factor))
+            state = standing(group, peer)
+            found.append(Row(length, ours, ours / factor, ours / over_torch, factor, state))
     return sorted(found)
 
 
@@ -53,17 +56,17 @@ def alt(every: list[Row]) -> str:
     )
 
 
-def verdict(factor: float) -> tuple[str, str]:
+def verdict(factor: float, state: str) -> tuple[str, str]:
     """Ours against the best other library, and its colour.
 
-    >>> verdict(2.104), verdict(1.01), verdict(0.951)
+    >>> verdict(2.104, "ahead"), verdict(1.01, "level"), verdict(0.951, "behind")
     (('2.10 ×', 'var(--ours)'), ('=', 'var(--quiet)'), ('▼ 0.95 ×', 'var(--behind)'))
     """
-    match standing(factor):
+    match state:
         case "ahead":
-            return f"{factor:.2f} ×", "var(--ours)"
+            return f"{times(factor)} ×", "var(--ours)"
         case "behind":
-            return f"▼ {factor:.2f} ×", "var(--behind)"
+            return f"▼ {times(factor)} ×", "var(--behind)"
     return "=", "var(--quiet)"
 
 
@@ -115,7 +118,7 @@ def svg(shown: list[Row], width: int, pitch: float, attributes: str, title: str 
         ends = f"M{min(ours, best, torch):.1f} {y:.1f}H{max(ours, best, torch):.1f}"
         out.append(tag("path", d=ends, stroke="var(--rule)", stroke_width=4))
         out += [mark("torch", torch, y), mark("best", best, y), mark("ours", ours, y)]
-        words, colour = verdict(row.factor)
+        words, colour = verdict(row.factor, row.state)
         out.append(text(width, y + 4, words, fill=colour, **strong))
     content = "\n".join(out)
     return (

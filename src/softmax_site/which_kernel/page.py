@@ -15,7 +15,7 @@ from softmax_bench.case import ITEM_SIZE
 from softmax_bench.report import by_case, ratio, timed
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site import kernel_map
-from softmax_site.benchmarks.data import newest, of_suite, shape_words
+from softmax_site.benchmarks.data import gpu_of, measurements, of_suite, shape_words
 from softmax_site.benchmarks.page import Fragment, Rendered, block, measured_by
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.benchmarks.words import kernel_words
@@ -190,10 +190,10 @@ def guesses(data: dict) -> Names:
 
 def render(root: Path) -> Rendered:
     """The fragments `which-kernel-…`, and the file that the script of the page loads."""
-    data = newest(root)[1]
+    data = measurements(root)
     rows = measured(data)
     known = {"tables": tables(root), "fields": field_words(root)}
-    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS}
+    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS, "gpu": gpu_of(data)}
     first = answer.answer(FIRST, rows)
     asset = {"files": files(root), "measured": rows}
     start = json.dumps({"ask": FIRST, "answer": first} | known).replace("</", "<\\/")

@@ -173,7 +173,7 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
         registers = taken.registers + space.INTEGER_SUM_REGISTERS
         candidates.append(taken._replace(block=block, registers=registers))
     for taken in candidates:
-        if space.runs_at_once(rows.n_cols, taken, device):
+        if space.runs_at_once(rows.n_cols, taken, device, space.parts_of(rows.n_cols)):
             return space.split_as(taken, rows, traits, device)
     return space.split_in_two_launches(rows, traits, device)
 
@@ -241,14 +241,14 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = space.TwoPass(*shape, publish=True, write=True)
-    tiles = ceil_div(n_cols, n_chunks * block_cols)
-    return in_loops("two_pass", how, tile["warps"], n_cols, tiles)
+    how = space.TwoPass(*shape, publish=True, write=True, tiles=tile["tiles"])
+    steps = ceil_div(n_cols, n_chunks * block_cols * tile["tiles"])
+    return in_loops("two_pass", how, tile["warps"], n_cols, steps)
 
 
-def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, tiles: int) -> Choice:
-    """Chunks of so many tiles, read in a loop; two launches if there are several chunks."""
-    chunk_cols = tiles * how.block_cols
+def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
+    """Chunks of so many steps of a loop; two launches if there are several chunks."""
+    chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.
     how = how._replace(wide_index=how.wide_index or n_chunks * chunk_cols >= 2**31)
@@ -290,10 +290,14 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
     programs = ceil_div(n_rows, tile["rows"])
     facts["load"] = programs / device.multiprocessors
     loop = first("masked_loops", facts)
+    shape = tile["rows"], loop["cols"], False, vector, wide_index
+    how = space.MaskedRows(*shape, stages=loop["stages"])
+    parts = space.parts_of(n_cols) if traits.any_order else 1
+    if parts > 1:
+        each = n_cols // parts
+        return Choice("masked_rows", how, loop["warps"], None, parts, each, None, True, parts)
     tiles = ceil_div(n_cols, loop["cols"])
     if first("masked_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    shape = tile["rows"], loop["cols"], False, vector, wide_index
-    how = space.MaskedRows(*shape, stages=loop["stages"])
     return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)

@@ -45,7 +45,8 @@ def work(
         across = min(how.block_inner, call.n_inner)
         words = 8 * choice.n_chunks * how.block_inner if choice.n_chunks > 1 else 0
         if choice.kernel == "two_pass":  # two loops, which both read
-            steps, tensors = 2 * ceil_div(cols, how.block_cols), tensors + traits.inputs
+            steps = 2 * ceil_div(cols, how.block_cols * how.tiles)
+            tensors = tensors + traits.inputs
         wasted = WHOLE_LINE if call.vector * call.itemsize == space.VECTOR_BYTES else LINE
         moved = cols * tensors * (across * call.itemsize + wasted) + words
         groups = call.groups(how.block_inner)

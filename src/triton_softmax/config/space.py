@@ -71,6 +71,16 @@ def group_of(n_cols: int, itemsize: int = 2) -> int:
     return group
 
 
+def parts_of(n_cols: int) -> int:
+    """Return how many equal parts a long batch-invariant row is cut into before its chunks, so that
+    2, 4 or 8 ranks may share the row: they have whole parts, and no access lies in two.
+
+    >>> parts_of(128_256), parts_of(50_257)
+    (8, 1)
+    """
+    return 1 if n_cols % 128 else 8
+
+
 # --- a call in numbers
 
 
@@ -323,6 +333,7 @@ class TwoPass(NamedTuple):
     wide_index: bool
     publish: bool
     write: bool
+    tiles: int = 1  # tiles of a step, all on their way at once
 
 
 class MaskedRows(NamedTuple):
@@ -355,6 +366,7 @@ class Choice(NamedTuple):
     chunk_cols: int = 0  # columns per chunk (fewer in the last); 0 if chunks fill tiles
     max_programs: int | None = None  # cap on the programs launched; None: one per chunk
     two_launches: bool = False  # one launch publishes the chunks, another writes them
+    parts: int = 1  # equal parts of a row, each of which is cut into as many chunks
 
     def programs(self, n_groups: int) -> int:
         """The programs of each launch, for this many groups, each cut into chunks: tiles of rows,
@@ -387,11 +399,12 @@ class Candidate(NamedTuple):
     pause: int = 0
 
 
-def runs_at_once(n_cols: int, candidate: Candidate, device: Device) -> bool:
+def runs_at_once(n_cols: int, candidate: Candidate, device: Device, parts: int = 1) -> bool:
     """Whether all chunks of a row, which wait for each other, are resident at once. Devices that
     cannot wait take only rows of one chunk. Too large a program is never resident."""
     at_once = device.resident_programs(candidate.registers, candidate.warps)
-    return ceil_div(n_cols, candidate.block) <= (at_once if device.nvidia else min(1, at_once))
+    chunks = parts * ceil_div(n_cols // parts, candidate.block)
+    return chunks <= (at_once if device.nvidia else min(1, at_once))
 
 
 def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int, int]:
@@ -414,7 +427,11 @@ def split_as(
 ) -> Choice:
     """The choice that splits rows as a candidate says, in one launch or two."""
     block, registers, num_warps, terms, depth, backoff = taken
-    n_chunks = ceil_div(rows.n_cols, block)
+    parts = parts_of(rows.n_cols) if traits.any_order else 1
+    chunks = ceil_div(rows.n_cols // parts, block)
+    n_chunks = parts * chunks
+    chunk_cols = ceil_div(ceil_div(rows.n_cols // parts, chunks), rows.vector) * rows.vector
+    block = min(block, next_power_of_2(chunk_cols)) if parts > 1 else block
     # If the result is a row scalar, only one program reads the status words: spare lanes cost
     # nothing, and let rows of different lengths share a kernel.
     lanes = max(n_chunks, 128) if traits.reduces else n_chunks
@@ -429,9 +446,10 @@ def split_as(
         num_warps,
         max_registers=registers if device.nvidia else None,
         n_chunks=n_chunks,
-        chunk_cols=ceil_div(ceil_div(rows.n_cols, n_chunks), rows.vector) * rows.vector,
+        chunk_cols=chunk_cols,
         max_programs=device.resident_programs(registers, num_warps) if depth else None,
         two_launches=two_launches,
+        parts=parts,
     )
 
 

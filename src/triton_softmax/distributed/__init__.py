@@ -10,7 +10,8 @@ own part of the result. The modules, in the order in which a call passes them:
 - `process_group`: the ranks agree on what they call, once; messages
 - `partials`: what a rank knows of its part, and how that of all ranks merges; `rank_kernels`: the
   kernels around the message
-- `whole_rows`: batch-invariant calls, for which every rank gathers whole rows
+- `whole_rows`: batch-invariant calls: of long rows as one GPU's, on parts; else every rank gathers
+  whole rows
 - `symmetric_memory`: softmax without a message, where GPUs see each other's memory
 
 The functions here are what the rest of the library calls: with a group for a tensor that is a part
@@ -20,9 +21,9 @@ of the rows, and without one for a `DTensor`.
 from typing import Any
 
 from .sharded_losses import cross_entropy, token_logprobs
-from .sharded_softmax import logsumexp, normalize
+from .sharded_softmax import dtensors, logsumexp, normalize
 
-__all__ = ["cross_entropy", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
+__all__ = ["cross_entropy", "dtensors", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
 
 
 def on_mesh(x: Any, start: int | None = None) -> bool:

@@ -51,10 +51,7 @@ class Placed(NamedTuple):
     def local(self, t: Tensor, placements: Any) -> Tensor:
         """This rank's part of a tensor that belongs to the rows: a DTensor, or the whole on each
         rank, which is cut without a message."""
-        mesh = self.x.device_mesh
-        if not isinstance(t, DTensor):
-            t = DTensor.from_local(t, mesh, [Replicate()] * mesh.ndim, run_check=False)
-        return t.redistribute(placements=placements).to_local()
+        return on_mesh_of(self.x, t).redistribute(placements=placements).to_local()
 
     def whole(self, local: Tensor, shape: torch.Size, placements: Any) -> DTensor:
         """A tensor of this shape of which this rank has `local`."""
@@ -66,6 +63,15 @@ class Placed(NamedTuple):
         shape, dim = self.x.shape, self.dim
         shape = torch.Size((*shape[:dim], *(1,) * keepdim, *shape[dim + 1 :]))
         return self.whole(local, shape, self.without(keepdim))
+
+
+def on_mesh_of(x: DTensor, t: Tensor) -> DTensor:
+    """The tensor itself if it is a DTensor; else, as it is the whole on each rank, one on the mesh
+    of x."""
+    if isinstance(t, DTensor):
+        return t
+    mesh = x.device_mesh
+    return DTensor.from_local(t, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 def placed(x: DTensor, dim: int) -> Placed:
@@ -146,6 +152,9 @@ def cross_entropy(
     """Return (loss, log-sum-exps) of `cross_entropy`: replicated over the mesh dimension of the
     classes; a loss that is one number, over all."""
     lies = placed(x, options.dim)
+    if options.invariant and options.reduction != "none":  # one sum over all rows, as on one GPU
+        kept = [each if i == lies.over else Replicate() for i, each in enumerate(lies.x.placements)]
+        lies = lies._replace(x=lies.x.redistribute(placements=kept))
     x, mesh = lies.x, lies.x.device_mesh
     given = target.is_floating_point() and target.shape == x.shape
     target = lies.local(target, x.placements if given else lies.without())
@@ -177,6 +186,8 @@ def token_logprobs(
     of_rows = lies.without()
     more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
     more["temperature"] = temperature
+    if isinstance(temperature, Tensor) and temperature.dim():
+        more["temperature"] = lies.local(temperature, lies.without(keepdim=True))
     mine, here = lies.x.to_local(), lies.local(index, of_rows)
     found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

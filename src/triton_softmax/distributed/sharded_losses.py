@@ -32,7 +32,7 @@ from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import HEADER, Shard, agree, received, send
 from .sharded_softmax import dtensors
-from .whole_rows import whole
+from .whole_rows import cut_of, whole
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -275,16 +275,24 @@ def cross_entropy(
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
             raise
+    cut = None
     if invariant and group is not None:
         if weight is not None and len(weight) != shard.total:
             weight = whole(weight, 0, shard)
-        target = whole(target, dim, shard) if given else target
-        x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
-    if invariant and (not over_rows or options.reduction == "none"):
+        if not (given or (weight is not None and options.label_smoothing)):
+            cut = cut_of(shard, dim, x, target, weight)
+        if cut is None:
+            target = whole(target, dim, shard) if given else target
+            x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
+    if invariant:
         named = options._asdict()
         del named["dim"], named["invariant"]
-        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": True}
-        return function(x, target, weight, inplace_backward=in_place, return_lse=True, **named)
+        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": cut or True}
+        named |= {"inplace_backward": in_place, "return_lse": True}
+        if cut is None:
+            return function(x, target, weight, **named)
+        loss, lse = function(rows_along(x, dim), target.reshape(-1), weight, **named)
+        return loss.view(target.shape) if loss.dim() else loss, lse.view(target.shape)
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -340,9 +348,12 @@ def token_logprobs(
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:
-        named = {"temperature": temperature, "inplace_backward": in_place}
-        x = whole(x, dim, shard)
-        return function(x, index, return_entropy=True, batch_invariant=True, **named)
+        cut = cut_of(shard, dim, x, index)
+        x = whole(x, dim, shard) if cut is None else x
+        named = {"return_entropy": entropy, "batch_invariant": cut or True}
+        named |= {"temperature": temperature, "inplace_backward": in_place}
+        found = function(x, index, **named)
+        return found if entropy else (found, found)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

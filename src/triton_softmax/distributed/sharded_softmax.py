@@ -23,8 +23,8 @@ from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_
 from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, send
+from .whole_rows import cut_of, whole
 from .whole_rows import normalize as normalize_whole
-from .whole_rows import whole
 
 
 def dtensors() -> Any:
@@ -159,6 +159,11 @@ def logsumexp(
     x = x if shape else x.reshape(1)
     options = ("batch-invariant",) * invariant
     shard = agree(group, "logsumexp", x, dim, options, where=invariant, whole=invariant)
+    cut = cut_of(shard, dim, x) if invariant else None
+    if cut is not None:
+        lse = function(rows_along(x, dim), 1, batch_invariant=cut)
+        lse = lse.view(shape[:dim] + shape[dim + 1 :])
+        return lse.unsqueeze(dim) if keepdim and shape else lse
     if invariant:
         return function(whole(x, dim, shard), dim, keepdim and bool(shape), batch_invariant=True)
     _, m, d = Sums.apply(rows_along(x, dim), None, None, None, LOGSUMEXP, shard, invariant, False)

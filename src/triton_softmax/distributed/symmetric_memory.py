@@ -147,7 +147,9 @@ def pushed_rows_kernel(
     n_rows, n_cols = shape
     n_chunks, chunk_cols = chunks
     n_tasks = n_rows * n_chunks
-    rows = Rows(in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols)
+    rows = Rows(
+        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols, chunks
+    )  # fmt: skip
     programs = tl.num_programs(0)
     task = tl.program_id(0)
     body, edge = load_chunk(rows, task, OP, HOW)

@@ -1,12 +1,16 @@
-"""Batch-invariant calls: every rank gathers whole rows, and computes what one GPU would.
+"""Batch-invariant calls: a row has the bits that it has on one GPU, however it is cut.
 
-A row then has the bits that it has on one GPU, however it is cut, because nothing of it is summed
-anywhere else. One message takes the elements to all ranks, and another takes the gradient of an
-output that is cut. That is far more than the sums that other calls send.
+One GPU cuts a long row into eight parts if it can, and these into chunks, whose sums it adds up in
+integers. So ranks that have whole parts each run the call of one GPU on their own (`Cut`), and send
+each other the words of their chunks, 8 bytes for each sum of one, in one message forward and one
+backward.
+
+In all other calls every rank gathers whole rows, and computes what one GPU would. One message takes
+the elements to all ranks, and another takes the gradient of an output that is cut.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +18,43 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from .. import arguments
 from ..arguments import check_modifiers_of_part
+from ..config import space
+from ..layout import rows_along
+from ..operators import nobody_watches
 from .process_group import Shard, received, send
+
+
+class Cut(NamedTuple):
+    """What a rank's part is of the rows of a call; the call takes it for `batch_invariant`."""
+
+    group: Any
+    start: int  # the first column here
+    total: int  # columns on all ranks
+
+    def exchange(self, words: Tensor) -> Tensor:
+        """Return the words of all ranks, a line for each."""
+        shard = Shard(*self)
+        return received(*send((words,), shard), shard)
+
+    def columns(self, index: Tensor, n_cols: int) -> Tensor:
+        """Return the columns of classes here; −1 for those of other ranks."""
+        column = index - self.start
+        return torch.where((column >= 0) & (column < n_cols), column, -1)
+
+
+def cut_of(shard: Shard, dim: int, x: Tensor, *more: Tensor | None) -> Cut | None:
+    """Return how the rows of a call are cut; None if every rank has to gather them. `more` are the
+    other tensors of the call."""
+    given = [x, *[each for each in more if each is not None]]
+    world = 1 if shard.group is None else shard.group.size()
+    ours = arguments.by_kernels(x) and nobody_watches(*given) and x.numel() > 0
+    long = space.INVARIANT_TILE_COLS < shard.total <= space.MAX_SPLIT_COLS
+    parts = space.parts_of(shard.total) if long and x.dtype != torch.float64 else 1
+    if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):
+        return None
+    return Cut(*shard[:3])
 
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
@@ -87,6 +126,16 @@ def normalize(
     given: dict[str, Any] = {}
     if modifiers is not None:
         given = check_modifiers_of_part(x, dim, modifiers)._asdict()
+    cut = cut_of(shard, dim, x, *[each for each in given.values() if isinstance(each, Tensor)])
+    if cut is not None and dtype != torch.float64:
+        for name in ("scale", "bias", "where"):
+            if isinstance(t := given.get(name), Tensor):
+                size = 1 if name == "scale" else x.shape[dim]
+                shape = x.movedim(dim, -1)[..., :size].movedim(-1, dim).shape
+                given[name] = rows_along(t.expand(shape), dim)
+        y = function(rows_along(x, dim), 1, dtype, batch_invariant=cut, **given)
+        return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
+    if modifiers is not None:
         for name in ("bias", "where"):
             t = given[name]
             at = dim - x.dim()

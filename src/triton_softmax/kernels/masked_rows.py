@@ -311,7 +311,8 @@ def masked_rows_kernel(
         out_strides: likewise for each result; the gradient at the scale has chunks as columns.
         sizes: the sizes of the other dimensions, innermost first.
         shape: the numbers of rows, of columns, and of queries (for a causal mask).
-        chunks: the number of chunks, and their columns, a multiple of block_cols.
+        chunks: the number of chunks, their columns, a multiple of vector, and how many chunks the
+            row has on all ranks.
         OP: the `Operation`.
         MAPS: the `Maps`.
         HOW: a `MaskedRows`.
@@ -328,7 +329,7 @@ def masked_rows_kernel(
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
     OF_ROWS: tl.constexpr = FURTHER + MAPS.x + MAPS.bias + MAPS.where
     AFTER: tl.constexpr = OP.row_results if OP.reduces else OP.row_results + 1
-    n_chunks, chunk_cols = chunks
+    n_chunks, chunk_cols, n_parts = chunks
     program = tl.program_id(0)
     if not HOW.publish:  # backwards, to hit what the first launch left in the cache
         program = tl.num_programs(0) - 1 - program
@@ -341,10 +342,10 @@ def masked_rows_kernel(
     there = rows < shape[0]
     query = (rows % shape[2]).to(tl.int32)
     tile = tl.arange(0, BLOCK_COLS)[None, :]
-    begin = chunk * multiple_of(chunk_cols, BLOCK_COLS)
+    begin = chunk * multiple_of(chunk_cols, HOW.vector)
     end = multiple_of(shape[1], HOW.vector)
     if not HOW.whole:
-        end = tl.minimum(begin + multiple_of(chunk_cols, BLOCK_COLS), end)
+        end = tl.minimum(begin + multiple_of(chunk_cols, HOW.vector), end)
     starts = starts_of_rows(in_ptrs, in_strides, rows, sizes, OP.inputs, FURTHER, OF_ROWS, HOW)
     ends = starts_of_rows(
         out_ptrs, out_strides, rows, sizes,
@@ -388,8 +389,8 @@ def masked_rows_kernel(
             m, totals = with_tiles(m, totals, (values,), OP)
     else:
         summaries = words_ptr.to(tl.pointer_type(ACC))
-        for part in range(0, n_chunks):
-            m_part, more = load_summary(summaries, block * n_chunks + part, OP, BLOCK_ROWS)
+        for part in range(0, n_parts):
+            m_part, more = load_summary(summaries, block * n_parts + part, OP, BLOCK_ROWS)
             m, totals = merged(m, totals, m_part, more, None, OP)
 
     if not HOW.write:

@@ -38,7 +38,7 @@ def count_targets_kernel(in_ptrs, out_ptrs, n_rows, n_cols, ignore_index, BLOCK:
     tl.store(out_ptrs[0] + tl.num_programs(0) + program, tl.sum(factor, axis=0))
 
 
-@triton.jit(debug=True, do_not_specialize=["n_rows", "n_cols", "ignore_index"])
+@triton.jit(debug=True, do_not_specialize=["n_rows", "n_cols", "here", "ignore_index"])
 def targets_kernel(
     in_ptrs,
     out_ptrs,
@@ -46,6 +46,7 @@ def targets_kernel(
     n_rows,
     n_cols,
     n_inner,
+    here,
     ignore_index,
     SMOOTHING: tl.constexpr,
     Z_LOSS: tl.constexpr,
@@ -57,13 +58,15 @@ def targets_kernel(
     Args:
         in_ptrs: the logits; the targets; the class weights, if any; and last the result of
             `count_targets_kernel`, if it ran.
-        out_ptrs: the targets, −1 for ignored rows; and five scalars, n_rows each: the target logit,
-            the factor of the loss, the factor of the squared log-sum-exp, and the shares of the
-            factor for the target and for every class.
+        out_ptrs: the columns of targets, −1 for ignored rows, and beyond the columns here for those
+            of other ranks; and five scalars, n_rows each: the target logit, 0 if not here, the
+            factor of the loss, the factor of the squared log-sum-exp, and the shares of the factor
+            for the target and for every class.
         strides: strides of the logits as (outer, classes, inner).
         n_rows: number of targets, outer · inner.
         n_cols: number of classes.
         n_inner: size of the inner dimension.
+        here: the first class of this rank, and how many it has.
         ignore_index: the target of ignored rows.
         SMOOTHING: label smoothing; a constant, like Z_LOSS, to keep all digits in float64.
         Z_LOSS: factor of the squared log-sum-exp.
@@ -101,11 +104,14 @@ def targets_kernel(
     right = is_column(target, 0, n_cols)
     tl.device_assert(right | (kept == 0), "a target is out of range")
     far = rows.to(tl.int64)
-    offsets = far // n_inner * strides[0] + target * strides[1] + far % n_inner * strides[2]
+    column = target - here[0]
+    column += tl.where(column < 0, n_cols, 0)
+    right &= column < here[1]
+    offsets = far // n_inner * strides[0] + column * strides[1] + far % n_inner * strides[2]
     picked = tl.load(in_ptrs[0] + offsets, mask=kept & right, other=0.0).to(ACC)
 
     inside = rows < n_rows
-    tl.store(marked_ptr + rows, tl.where(kept, target, -1), mask=inside)
+    tl.store(marked_ptr + rows, tl.where(kept, column, -1), mask=inside)
     tl.store(numbers_ptr + rows, picked, mask=inside)
     tl.store(numbers_ptr + n_rows + rows, factor, mask=inside)
     tl.store(numbers_ptr + 2 * n_rows + rows, z_factor, mask=inside)

@@ -46,13 +46,16 @@ class Rows(NamedTuple):
     n_cols: Any
     n_chunks: Any
     chunk_cols: Any
+    parts: Any
 
 
 @triton.jit
 def columns_of_chunk(n_cols, chunk, rows):
     """The first column and the column count of a chunk with edges of its own."""
-    first = chunk * rows.chunk_cols
-    return first, tl.minimum(tl.maximum(n_cols - first, 0), rows.chunk_cols)
+    chunks, cols, _ = rows.parts
+    first = chunk % chunks * rows.chunk_cols
+    count = tl.minimum(tl.maximum(cols - first, 0), rows.chunk_cols)
+    return chunk // chunks * cols + first, tl.where(n_cols > 0, count, 0)
 
 
 @triton.jit
@@ -137,7 +140,8 @@ def chunk_of_column(col, begin, rows, OP: tl.constexpr, HOW: tl.constexpr):
     """
     VECTOR: tl.constexpr = HOW.vector
     if OP.any_order:
-        chunk = col // rows.chunk_cols
+        chunks, cols, _ = rows.parts
+        chunk = col // cols * chunks + col % cols // rows.chunk_cols
     else:
         first = round_up(begin, VECTOR) - begin
         end = (begin + rows.n_cols) // VECTOR * VECTOR - begin
@@ -215,13 +219,18 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
     """(m, totals, missing) of an item's row, from its status words; valid if none is missing."""
     SUMS: tl.constexpr = OP.sums
     lane = tl.arange(0, HOW.words)
-    live = lane < rows.n_chunks
-    pointers = words_ptr + task // rows.n_chunks * rows.n_chunks + lane
+    n_words = rows.n_chunks
+    apart = rows.n_tasks
+    if OP.any_order:
+        n_words = rows.parts[2]
+        apart = rows.n_tasks // rows.n_chunks * n_words
+    live = lane < n_words
+    pointers = words_ptr + task // rows.n_chunks * n_words + lane
     words = (poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls),)
     absent = words[0] == 0
     for k in tl.static_range(1, SUMS):
         # Published with the first word, so most likely there.
-        word = poll(pointers + k * rows.n_tasks, live, max_polls, HOW.wait, 0, HOW.polls)
+        word = poll(pointers + k * apart, live, max_polls, HOW.wait, 0, HOW.polls)
         words = words + (word,)
         absent = absent | (word == 0)
     m, parts = unpack_summaries(words, live, 0, OP)
@@ -285,8 +294,7 @@ def write_chunk(
         "out_strides",
         "n_rows",
         "n_cols",
-        "n_chunks",
-        "chunk_cols",
+        "chunks",
         "max_polls",
     ],
 )
@@ -298,8 +306,7 @@ def split_rows_kernel(
     out_strides,
     n_rows,
     n_cols,
-    n_chunks,
-    chunk_cols,
+    chunks,
     max_polls,
     OP: tl.constexpr,
     HOW: tl.constexpr,
@@ -313,16 +320,20 @@ def split_rows_kernel(
         out_strides: row stride of each result. All strides of elements are equal modulo vector.
         n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
             of programs must fit 31 bits.
-        n_chunks: chunks per row.
-        chunk_cols: columns of a chunk, a multiple of vector, at most block.
+        chunks: how many a row has, n_chunks, and the columns of one, a multiple of vector, at most
+            block. Then, for `any_order`, the chunks and columns of each of the equal parts that a
+            row is cut into first; and the row's words, more than chunks if other ranks have parts.
         max_polls: polls for missing status words before the recompute fallback.
         OP: the `Operation`.
         HOW: a `SplitRows`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
+    n_chunks = chunks[0]
     n_tasks = n_rows * n_chunks
-    rows = Rows(in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols)
+    rows = Rows(
+        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunks[1], chunks[2:]
+    )  # fmt: skip
     programs = tl.num_programs(0)
     task = tl.program_id(0)
     end = n_tasks
@@ -340,6 +351,8 @@ def split_rows_kernel(
             publish(words_ptr + task, n_tasks, m_own, totals, task < n_tasks, OP, HOW.write)
             if HOW.keep_terms:
                 kept = terms
+        elif HOW.keep_terms:
+            m_own, _, kept = summarise(body, edge, task, rows, INNER, OP, HOW)
         if HOW.depth >= 1:
             # From here on the next chunk is in flight.
             prefetch(words_ptr + tl.minimum(task + programs, n_tasks - 1), HOW.wait)

@@ -31,6 +31,12 @@ def ranks():
         yield ranks
 
 
+@pytest.fixture(scope="module")
+def eight():
+    with Ranks(8, "on_ranks") as ranks:
+        yield ranks
+
+
 OF_A_KIND = {
     **dict.fromkeys(("in_a_mode", "lying_apart", "launches_little", "refuses_lists"), 2),
     **dict.fromkeys(("sends_what_is_promised", "sends_other_words", "sent_all_the_same"), 2),
@@ -62,16 +68,28 @@ def test_later_calls_enter_few_functions_of_few_files(ranks, name):
     ranks.ask("enters_few_functions", name, 20, 10, world=2)
 
 
-INVARIANT = ["softmax", "tempered", "log_softmax", "logsumexp", "mean", "sum", "none", "tokens"]
+INVARIANT = ["softmax", "tempered", "log_softmax", "logsumexp", "mean", "sum", "none"]
+INVARIANT += ["weighted", "tokens", "several", "cooled", "by-rows"]
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_the_same_bits_of_long_rows(name, eight):
+    """Rows in chunks, of which the ranks send words: in 2, 4 and 8 parts, and as DTensors."""
+    at = INVARIANT.index(name)
+    world, dtype = [2, 4, 8][at % 3], [BF16, F32][at % 2]
+    shape = (1, 32_896) if name == "softmax" else (2, 8320)  # three chunks, one of them shorter
+    eight.ask("same_as_on_one", name, shape, dtype, world=world, context=at % 5 == 0)
+    if name in ("softmax", "sum", "by-rows"):
+        eight.ask("same_as_on_one", name, (2, 8320), dtype, world=2, mesh=(2,))
 
 
 @pytest.mark.parametrize("name", INVARIANT)
 def test_the_same_bits_as_on_one_rank(ranks, name):
-    """Equal parts of a row in one program and of one in several, uneven ones, and DTensors."""
+    """Equal parts of a row in one program, uneven ones, and DTensors: ranks gather whole rows."""
     ranks.ask("same_as_on_one", name, (3, 128), F32, world=2)
-    ranks.ask("same_as_on_one", name, (2, 8320), BF16, world=4, context=True)
     ranks.ask("same_as_on_one", name, (3, 13), F32, [6, 0, 7], where=True, world=3)
-    ranks.ask("same_as_on_one", name, (3, 64), F32, mesh=True, world=2)
+    mesh = (2, 2) if name in ("softmax", "mean", "sum", "by-rows") else (2,)
+    ranks.ask("same_as_on_one", name, (3, 64), F32, mesh=mesh, world=2 * len(mesh))
     if name in ("softmax", "logsumexp", "mean"):
         ranks.ask("compiled_as_on_one", name, world=2)
 
