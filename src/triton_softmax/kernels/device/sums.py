@@ -165,7 +165,7 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
             low = tl.sum(low.to(tl.int64), axis=AXIS)
         all_high += high
         all_low += low
-    return all_high.to(tl.float32) * 2.0**-17 + all_low.to(tl.float32) * 2.0**-35
+    return tl.cast(all_high, tl.float32) * 2.0**-17 + tl.cast(all_low, tl.float32) * 2.0**-35
 
 
 @triton.jit
