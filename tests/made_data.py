@@ -97,6 +97,11 @@ def row(case, provider: str, **changes) -> dict:
     return {**made, **changes}
 
 
+def as_read(made: dict) -> dict:
+    """A run as pages read it: each row has the machine and software of its run."""
+    return {"rows": [each | {"environment": made["environment"]} for each in made["rows"]]}
+
+
 def data(suites: tuple[str, ...] = tuple(SUITES), **changes) -> dict:
     """A whole made-up run."""
     rows = [

@@ -100,7 +100,8 @@ def _compile_everywhere(options: Options) -> None:
 def _compare(options: Options) -> int:
     from softmax_bench import launches
 
-    before, after = (launches.read_rows(Path(each)) for each in (options.before, options.after))
+    paths = map(Path, (options.before, options.after))
+    before, after = (launches.read_rows(path, schema.load) for path in paths)
     text, good = report.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1

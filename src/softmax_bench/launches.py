@@ -8,6 +8,7 @@ and writes it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,10 +64,10 @@ def rows_of_ranks(run: dict) -> list[dict]:
     return found
 
 
-def read_rows(path: Path) -> list[dict]:
+def read_rows(path: Path, load: Callable[[Path], dict] = read_json) -> list[dict]:
     """The rows of a run, or of all runs in a folder, each with the machine and software of its
     run."""
-    files = map(read_json, sorted(path.glob("*.json")) if path.is_dir() else [path])
+    files = map(load, sorted(path.glob("*.json")) if path.is_dir() else [path])
     return [row | {"environment": data["environment"]} for data in files for row in data["rows"]]
 
 

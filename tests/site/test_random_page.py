@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from made_data import data, turns
+from made_data import as_read, data, turns
 from site_build import ROOT
 from softmax_bench.random_shapes import SEED
 from softmax_bench.report import by_case
@@ -34,7 +34,7 @@ def drawn_of(rows):
 
 
 def test_the_distribution_adds_up(made):
-    drawn, text = drawn_of(made["rows"]), fragments(made).fragments
+    drawn, text = drawn_of(made["rows"]), fragments(as_read(made)).fragments
     assert drawn.seed == SEED
     behind = drawn.behind
     assert 0 < behind < drawn.cases == drawn.ahead + drawn.level + behind
@@ -94,7 +94,7 @@ def test_a_wrong_answer_of_ours_counts(made):
 
 
 def test_rows_past_every_limit_and_steps_inside_torch_compile():
-    text = fragments(data(("longest", "compiled"))).fragments
+    text = fragments(as_read(data(("longest", "compiled")))).fragments
     longest, compiled = (text[f"bench-{name}"].text for name in ("longest", "compiled"))
     assert "the copy's time" in longest and "67,108,867" in longest
     assert "reduce-overhead" in compiled and "torch's time" in compiled
