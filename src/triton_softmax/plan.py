@@ -430,7 +430,7 @@ def launches_of(
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
         parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
-        numbers += ((choice.n_chunks, choice.chunk_cols, *parts), space.MAX_POLLS)
+        numbers += (choice.n_chunks, choice.chunk_cols, *parts, space.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
         numbers += (choice.n_chunks, space.MAX_POLLS)

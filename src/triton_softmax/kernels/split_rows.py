@@ -302,7 +302,11 @@ def write_chunk(
         "out_strides",
         "n_rows",
         "n_cols",
-        "chunks",
+        "n_chunks",
+        "chunk_cols",
+        "part_chunks",
+        "part_cols",
+        "row_chunks",
         "max_polls",
     ],
 )
@@ -314,7 +318,11 @@ def split_rows_kernel(
     out_strides,
     n_rows,
     n_cols,
-    chunks,
+    n_chunks,
+    chunk_cols,
+    part_chunks,
+    part_cols,
+    row_chunks,
     max_polls,
     OP: tl.constexpr,
     HOW: tl.constexpr,
@@ -328,19 +336,21 @@ def split_rows_kernel(
         out_strides: row stride of each result. All strides of elements are equal modulo vector.
         n_rows: number of rows. The number of work items, n_rows · n_chunks, plus twice the number
             of programs must fit 31 bits.
-        chunks: how many a row has, n_chunks, and the columns of one, a multiple of vector, at most
-            block. Then, for `any_order`, the chunks and columns of each of the equal parts that a
-            row is cut into first; and the row's words, more than chunks if other ranks have parts.
+        n_chunks: chunks per row. As an element of a tuple, Triton would specialize on it.
+        chunk_cols: columns of a chunk, a multiple of vector, at most block.
+        part_chunks, part_cols: for `any_order`, chunks and columns of each of the equal parts that
+            a row is cut into first.
+        row_chunks: the row's words, which are more than chunks if other ranks have parts too.
         max_polls: polls for missing status words before the recompute fallback.
         OP: the `Operation`.
         HOW: a `SplitRows`.
     """
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
-    n_chunks = chunks[0]
     n_tasks = n_rows * n_chunks
+    parts = part_chunks, part_cols, row_chunks
     rows = Rows(
-        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunks[1], chunks[2:]
+        in_ptrs, in_strides, out_ptrs, out_strides, n_tasks, n_cols, n_chunks, chunk_cols, parts
     )  # fmt: skip
     programs = tl.num_programs(0)
     task = tl.program_id(0)

@@ -316,6 +316,14 @@ def test_wide_indices_compile(shape, gpu):
         assert result.constants["HOW"].wide_index and result.spill_bytes == 0
 
 
+def test_how_rows_are_cut_compiles_nothing():
+    """Whether 16 divides the number of chunks or their columns. An element of a tuple would tell
+    Triton, whatever `do_not_specialize` says."""
+    lengths = 16_794, 17_057, 61_666, 62_978
+    found = compiled(f"for n in {lengths}: softmax(torch.empty(256, n), 1)")
+    assert [each.kernel for each in found] == ["split_rows_kernel"]
+
+
 # --- the function itself
 
 
