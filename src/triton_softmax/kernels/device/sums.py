@@ -165,7 +165,8 @@ def _sum_of_exponentials(parts, AXIS: tl.constexpr):
             low = tl.sum(low.to(tl.int64), axis=AXIS)
         all_high += high
         all_low += low
-    return all_high.to(tl.float32) * 2.0**-17 + all_low.to(tl.float32) * 2.0**-35
+    high, low = all_high.to(tl.float32), all_low.to(tl.float32)  # pyright: ignore
+    return high * 2.0**-17 + low * 2.0**-35
 
 
 @triton.jit
