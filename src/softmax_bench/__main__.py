@@ -98,7 +98,9 @@ def _compile_everywhere(options: Options) -> None:
 
 
 def _compare(options: Options) -> int:
-    before, after = schema.load(Path(options.before)), schema.load(Path(options.after))
+    from softmax_bench import launches
+
+    before, after = (launches.read_rows(Path(each)) for each in (options.before, options.after))
     text, good = report.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
@@ -137,7 +139,8 @@ def _profile(options: Options) -> None:
     if options.list:
         lines = Path(options.list).read_text("utf-8").splitlines()
     else:
-        lines = profile.lines_of(Path(options.data or schema.ROOT / launches.DATA))
+        rows = launches.read_rows(Path(options.data or schema.ROOT / launches.DATA))
+        lines = [" ".join([case, *names]) for case, names in profile.chosen(rows).items()]
     if options.inside:
         profile.call_each(profile.listed(lines), Path(options.inside), options.seconds)
     elif options.dry:
@@ -145,7 +148,8 @@ def _profile(options: Options) -> None:
     else:
         _ready(options)
         given = lines, options.commit, options.seconds, options.processes
-        schema.write(Path(options.out), profile.run(Path(options.out), *given), 4)
+        found = profile.run(Path(options.out), *given)
+        schema.add_run(Path(options.out), found, "commit", profile.FORMAT)
 
 
 def _tune(options: Options) -> None:

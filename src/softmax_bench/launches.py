@@ -15,7 +15,7 @@ from softmax_bench.roster import CHOOSER, RUNGS
 from softmax_bench.schema import ROOT, read_json, write
 
 FILE = "docs/benchmarks/launches.json"
-DATA = "docs/benchmarks/measurements.json"
+DATA = "docs/benchmarks/data"
 RANKS = "docs/benchmarks/ranks.json"
 
 FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
@@ -63,15 +63,22 @@ def rows_of_ranks(run: dict) -> list[dict]:
     return found
 
 
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a run, or of all runs in a folder, each with the machine and software of its
+    run."""
+    files = map(read_json, sorted(path.glob("*.json")) if path.is_dir() else [path])
+    return [row | {"environment": data["environment"]} for data in files for row in data["rows"]]
+
+
 def measured() -> dict[str, list[dict]]:
     """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
     too."""
-    data, found = read_json(ROOT / DATA), {}
+    found: dict[str, list[dict]] = {}
     for run in read_json(ROOT / RANKS)["runs"]:
         found.setdefault(run["commit"], []).extend(rows_of_ranks(run))
-    for row in data["rows"]:
+    for row in read_rows(ROOT / DATA):
         if row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok":
-            found.setdefault(data["environment"]["commit"], []).append(row)
+            found.setdefault(row["environment"]["commit"], []).append(row)
     return found
 
 

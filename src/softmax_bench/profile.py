@@ -18,10 +18,11 @@ from typing import Any
 
 from softmax_bench import cases, report, targets
 from softmax_bench.case import Case
-from softmax_bench.roster import CHOOSER, COPY
-from softmax_bench.schema import DataError, read_json
+from softmax_bench.roster import CHOOSER
+from softmax_bench.schema import DataError
 
 FORMAT = "triton-softmax-profile/1"
+FILE = "docs/benchmarks/profile.json"
 
 _PIPE = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
 _LIMIT = "launch__occupancy_limit_{}"
@@ -77,13 +78,6 @@ GEOMETRIES = (
 )
 """A published case of each geometry."""
 
-ROOFLINE = tuple(
-    f"ladder/softmax/{way}/float32/{shape}"
-    for way in ("forward", "backward")
-    for shape in ("131072x1024", "8192x16384", "2048x65536")
-)
-"""Cases in which everybody's calls are profiled."""
-
 HEADLINES = ("forward", "backward")
 NO_KERNELS = ("compiles", "host_time", "compiled")
 """Suites whose targets no counter of a GPU explains."""
@@ -95,18 +89,15 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
     """The calls worth a profile, by case: a case of each geometry, what misses a target, and what
     another library is faster at, beside that library."""
     missed = {cell.case for cell in targets.cells(rows) if not cell.met}
-    groups, found = report.by_case(rows), {case: [CHOOSER] for case in GEOMETRIES}
-    for case in ROOFLINE:
-        timed = [name for name, row in groups.get(case, {}).items() if report.timed(row)]
-        found[case] = [name for name in timed if name not in (CHOOSER, COPY)]
-    for case, group in groups.items():
+    found = {case: [CHOOSER] for case in GEOMETRIES}
+    for case, group in report.by_case(rows).items():
         suite, peer = case.split("/")[0], report.best_peer(group)
-        slower = peer and report.standing(report.ratio(group, peer)) == "behind"
+        slower = peer and report.standing(group, peer) == "behind"
         if suite not in NO_KERNELS and (case in missed or (slower and suite in HEADLINES)):
             found[case] = [CHOOSER]
         if peer and slower and peer not in found.get(case, [peer]):
             found[case].append(peer)
-    return {case: names for case, names in found.items() if names}
+    return found
 
 
 def listed(lines: Iterable[str]) -> Chosen:
@@ -213,7 +204,7 @@ def run(
     out: Path, lines: Sequence[str], commit: str | None, seconds: float, processes: int
 ) -> dict:
     """Profile calls, which are compiled ahead unless there are no processes for it, and return the
-    file."""
+    run."""
     from softmax_bench import providers, results, warmup
 
     names, counted, reached = (out.with_suffix(each) for each in (".list", ".csv", ".reached"))
@@ -232,10 +223,5 @@ def run(
     for line, some in zip(reached.read_text(encoding="utf-8").splitlines(), found, strict=True):
         case, name = line.split()
         cells.setdefault(case, {})[name] = some
-    about = {"format": FORMAT, "utc": results.now(), "commit": commit or results.git_commit()}
+    about = {"utc": results.now(), "commit": commit or results.git_commit()}
     return about | {"machine": results.machine(), "absent": absent, "cells": cells}
-
-
-def lines_of(path: Path) -> list[str]:
-    """The calls worth a profile in a file of measurements, a case a line."""
-    return [" ".join([case, *names]) for case, names in chosen(read_json(path)["rows"]).items()]

@@ -69,6 +69,14 @@ APART = 0.416
 """So many microseconds are no difference: by as much what passes between events and kernel
 alternates from launch to launch (`pace`)."""
 
+NEAR = 0.02
+"""Nor is so large a share of the time: tensors elsewhere in memory change a copy's time by as
+much, which turns on the same tensors do not show."""
+
+
+LEVEL = 0.05
+"""Speeds of rows whose turns were not kept, as before 2026-11-28, are level within this share."""
+
 
 def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[float, float] | None:
     """Between what two values a `ratio` lies, from the medians of turns that both took: the second
@@ -82,17 +90,21 @@ def interval(group: dict[str, dict], over: str, name: str = CHOOSER) -> tuple[fl
     >>> interval(group, "torch", "ours")
     (1.5, 1.55)
     """
-    turns = [group[each]["us_turns"] for each in (over, name) if timed(group.get(each))]
-    if len(turns) < 2:
+    rows = [group[each] for each in (over, name) if timed(group.get(each))]
+    if len(rows) < 2:
         return None
+    if not all("us_turns" in row for row in rows):
+        factor = rows[0]["us"]["p50"] / rows[1]["us"]["p50"]
+        return factor * (1 - LEVEL), factor / (1 - LEVEL)
+    turns = [row["us_turns"] for row in rows]
     ratios = sorted(other / own for other, own in zip(*turns, strict=False))
     left_out = len(ratios) == TURNS
     return ratios[left_out], ratios[-1 - left_out]
 
 
 def standing(group: dict[str, dict], over: str, name: str = CHOOSER) -> str:
-    """Ahead of or behind another, if the interval of their ratio excludes one and their times are
-    more than `APART`; else level. Without an answer it is behind.
+    """Ahead of or behind another, if the interval of their ratio excludes one and their times
+    differ by more than `APART` and `NEAR`; else level. Without an answer it is behind.
 
     >>> of_row = {"status": "ok", "us": {"p50": 30.0}, "us_turns": [30.0, 30.1] * 5}
     >>> rest = {"noisy": [29.0, 31.0] * 5, "slow": [31.0, 31.1] * 5, "near": [30.1, 30.2] * 5}
@@ -107,9 +119,10 @@ def standing(group: dict[str, dict], over: str, name: str = CHOOSER) -> str:
     if bounds is None:
         return "behind"
     slower_by = group[over]["us"]["p50"] - group[name]["us"]["p50"]
-    if bounds[0] > 1 and slower_by > APART:
+    apart = max(APART, NEAR * group[name]["us"]["p50"])
+    if bounds[0] > 1 and slower_by > apart:
         return "ahead"
-    return "behind" if bounds[1] < 1 and slower_by < -APART else "level"
+    return "behind" if bounds[1] < 1 and slower_by < -apart else "level"
 
 
 def geometric_mean(values: list[float]) -> float | None:
@@ -166,7 +179,7 @@ def summary(rows: list[dict]) -> str:
     return "\n".join([means(("of the copy", "of the best"), kinds), *lines])
 
 
-def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
+def slowdowns(before: list[dict], after: list[dict], *, per_copy: bool) -> list[tuple]:
     """(case, provider, before, after, ratio) for each row of ours that both runs hold; a ratio
     above one is a slowdown.
 
@@ -174,8 +187,8 @@ def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
     is divided by the time of the copy of its own run, so that two machines of different speed can
     be compared.
     """
-    found, of_cases = [], by_case(after["rows"])
-    for case, old in by_case(before["rows"]).items():
+    found, of_cases = [], by_case(after)
+    for case, old in by_case(before).items():
         new = of_cases.get(case, {})
         for name in (CHOOSER, *RUNGS):
             first, second = timed(old.get(name)), timed(new.get(name))
@@ -190,7 +203,7 @@ def slowdowns(before: dict, after: dict, *, per_copy: bool) -> list[tuple]:
     return sorted(found, key=lambda item: -item[4])
 
 
-def compare(before: dict, after: dict, max_slowdown: float, *, per_copy: bool = False):
+def compare(before: list[dict], after: list[dict], max_slowdown: float, *, per_copy: bool = False):
     """The table as text, and whether every row keeps to the limit."""
     rows = slowdowns(before, after, per_copy=per_copy)
     lines = [f"{'case':<58} {'provider':<15} {'before µs':>10} {'after µs':>10} {'ratio':>7}"]

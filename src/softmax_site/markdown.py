@@ -38,7 +38,7 @@ from pymdownx.blocks.block import Block
 from softmax_playground import cells
 from softmax_site import equations, modules, rendered
 from softmax_site.benchmarks import quoted, values
-from softmax_site.benchmarks.data import measurements
+from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.equations import EquationError, to_mathml
 from softmax_site.figures import drawings, moving
 from softmax_site.listing import Listings, chip, formulas
@@ -90,8 +90,8 @@ class FigureBlock(Block):
         if self.argument in moving.FIGURES:
             around, picture, data = moving.figure(self.argument, root)
         else:
-            environment = measurements(root)["environment"]
-            picture = drawings.drawing(self.argument, environment)
+            rows = of_suite(measurements(root), "forward")
+            picture = drawings.drawing(self.argument, rows[0]["environment"] if rows else None)
             around, picture = {"class": "drawing"}, f'<div class="drawing-parts">{picture}</div>'
         box = etree.SubElement(parent, "div", {**around, "data-search-exclude": ""})
         figure = etree.SubElement(box, "figure")

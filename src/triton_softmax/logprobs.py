@@ -278,8 +278,8 @@ def _of_tokens(
         scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
         # A compiler makes a number of an operator a constant; a number of a launch is float32.
-        one = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
-        scale = (one / temperature).expand(logits.shape[:-1])
+        unit = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
+        scale = (unit / temperature).expand(logits.shape[:-1])
     else:
         factor = 1.0 / temperature
     invariant: Any = batch_invariant or bool(arguments.contexts)

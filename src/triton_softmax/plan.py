@@ -799,7 +799,7 @@ def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyP
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
-    if invariant and total > space.INVARIANT_TILE_COLS and space.parts_of(total) > 1:
+    if invariant and space.parts_of(total) > 1:
         n_chunks = space.parts_of(total) // ranks
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)

@@ -1,7 +1,7 @@
 """What Nsight Compute prints becomes the counters of a call; which calls are worth it."""
 
 from softmax_bench import profile
-from softmax_bench.launches import DATA
+from softmax_bench.launches import DATA, read_rows
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import ROOT, read_json
 
@@ -28,15 +28,24 @@ def test_launches_in_a_row_on_one_stream_are_a_call():
     assert set(calls[0][0]["stalls"].values()) == {round(100 / len(profile.STALLS), 1)}
 
 
+def test_the_published_profile_has_every_counter():
+    data = read_json(ROOT / profile.FILE)
+    assert data["format"] == profile.FORMAT
+    for run in data["runs"]:
+        calls = [call for of in run["cells"].values() for call in of.values()]
+        launches = [launch for call in calls for launch in call]
+        assert run["absent"] == [] and launches
+        assert all({*profile.METRICS, "stalls"} <= {*launch} for launch in launches)
+
+
 def test_of_no_launch_nothing_is_said():
     assert profile.launches(["==WARNING== No kernels were profiled."]) == ([], [])
 
 
 def test_what_misses_a_target_is_profiled_and_a_faster_library_beside_it():
-    rows = read_json(ROOT / DATA)["rows"]
-    chosen = profile.chosen(rows)
+    chosen = profile.chosen(read_rows(ROOT / DATA))
     assert {*profile.GEOMETRIES} <= {*chosen}
-    assert {CHOOSER} == {chosen[case][0] for case in chosen if case not in profile.ROOFLINE}
+    assert all(names[0] == CHOOSER for names in chosen.values())
     assert not any(case.startswith(profile.NO_KERNELS) for case in chosen)
     lines = [" ".join([case, *names]) for case, names in chosen.items()]
     assert len(profile.listed(lines)) == sum(map(len, chosen.values()))

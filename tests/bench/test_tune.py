@@ -89,7 +89,7 @@ def test_the_tables_reach_what_they_reached():
         shares = [share for share in found if share]
         least = 0.974 if run["unseen"] else 0.970 if run["seed"] == tuned.LISTED else 0.986
         assert report.geometric_mean(shares) >= least
-        assert len(shares) >= 0.89 * len(found)
+        assert len(shares) >= 0.87 * len(found)
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):

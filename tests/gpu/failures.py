@@ -19,10 +19,12 @@ def printed_by(program: Path) -> str:
     """What a program prints; of an error, the last line that names one, without colours."""
     command = ["timeout", "300", sys.executable, program]
     run = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    report = run.stderr.splitlines() if run.returncode else []
-    named = [line for line in report if re.match(r"[\w.]+Error: ", line)]
-    lines = [*run.stdout.splitlines(), *(named or report)[-1:]]
-    return re.sub(r"\x1b\[\d*m", "", "\n".join(lines))
+    said, report = (
+        [line for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines() if line.strip()]
+        for text in (run.stdout, run.stderr if run.returncode else "")
+    )
+    named = [line for line in report if re.match(r"[\w.]*Error\b", line)]
+    return "\n".join([*said, *(named or report)[-1:]])
 
 
 def main() -> None:

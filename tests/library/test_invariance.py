@@ -164,18 +164,21 @@ def test_a_row_of_several_programs(name, n_cols, dtype):
     check(name, x[:3], g[:3], which=(2,))
 
 
-def test_a_target_beside_the_border_of_two_chunks(monkeypatch):
+@pytest.mark.parametrize("n_rows, n_cols", [(19, space.INVARIANT_TILE_COLS + 17), (3, 32_896)])
+def test_a_target_beside_the_border_of_two_chunks(n_rows, n_cols, monkeypatch):
     """The program that has the target's column subtracts 1 there, wherever the row starts: rows of
-    an odd length, each with its target at another distance from a border."""
+    an odd length, and of eight parts with three chunks that differ, each with its target at another
+    distance from a border."""
     choices, chosen = [], plan.chosen
     monkeypatch.setattr(plan, "chosen", lambda *of: choices.append(chosen(*of)) or choices[-1])
-    n_rows, n_cols = 19, space.INVARIANT_TILE_COLS + 17
     x = drawn(n_rows, n_cols, dtype=torch.bfloat16).requires_grad_()
     cross_entropy(x, torch.zeros(n_rows, dtype=torch.int64, device=DEVICE), batch_invariant=True)
     split = choices[-1]
     assert split.kernel == "split_rows" and split.n_chunks > 1
     near = torch.arange(n_rows, device=DEVICE) - n_rows // 2
-    for target in (split.chunk_cols + near, (split.n_chunks - 1) * split.chunk_cols + near):
+    part, each = n_cols // split.parts, split.n_chunks // split.parts
+    borders = split.chunk_cols, n_cols - part + (each - 1) * split.chunk_cols, part % n_cols
+    for target in [border + near for border in borders if border]:
         loss = cross_entropy(x, target, reduction="sum", batch_invariant=True)
         (dx,) = torch.autograd.grad(loss, x)
         at_target = dx.gather(1, target[:, None])

@@ -13,7 +13,7 @@ import markdown
 import numpy as np
 import pytest
 
-from made_data import data, row, turns
+from made_data import data, environment, row, turns
 from site_build import ROOT
 from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
@@ -526,14 +526,15 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
 def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
     """Of two cases one has a profile, then both."""
     cases = [Case("forward", shape) for shape in ((131072, 1024), (65536, 2048))]
-    rows = [row(case, name) for case in cases for name in (COPY, CHOOSER)]
+    run = {"environment": environment()}
+    rows = [row(case, name) | run for case in cases for name in (COPY, CHOOSER)]
     take(rows, 100.0, 200.0, 100.0, 210.0)
     launch = dict.fromkeys(("ns", "dram_read", "dram_write", "spilled_write", "instructions"), 1)
     cells = {row["case"]: {CHOOSER: [launch | {"xu": 50, "stalls": {}}]} for row in rows[:2]}
     (tmp_path / profiled.FILE).parent.mkdir(parents=True)
 
     def told() -> str:
-        (tmp_path / profiled.FILE).write_text(json.dumps({"cells": cells}))
+        (tmp_path / profiled.FILE).write_text(json.dumps({"runs": [{"cells": cells}]}))
         reasons = {"*": "Busy for {{ ours.xu.low:.0f }} to {{ ours.xu.high:.0f }} %."}
         profiles = profiled.Profiles(tmp_path, rows)
         return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text

@@ -308,13 +308,13 @@ def timeline_says(state, numbers, words):
 
 def roofline(state, numbers):
     data = moving.roofline(ROOT)
-    length, strided = data["lengths"][state["step"]], ("strided", "split_strided", "two_pass")
-    assert {each["name"] for each in numbers["points"]} >= {*LADDER[:3], "torch"}
+    length = data["lengths"][state["step"]]
+    itemsize = 4 if state["dtype"] == "float32" else 2
+    moves = moving.moved_by(state["way"])
+    assert {each["name"] for each in numbers["points"]} >= {*LADDER[:3], *moving.STRIDED, "torch"}
     for each in numbers["points"]:
-        assert each["length"] == length or each["name"] in strided
-        found = [state["way"], "float32", each["length"], each["name"]]
-        (bytes_,) = (point[5] for point in data["points"] if point[:4] == found)
-        close(each["intensity"], 1 / bytes_)
+        assert each["length"] == length or each["name"] in moving.STRIDED
+        close(each["intensity"], 1 / (moves[each["name"]] * itemsize))
         roof = min(each["copy"] * each["intensity"], moving.EXPONENTIALS)
         close([each["roof"], each["share"]], [roof, each["speed"] / roof])
         assert 0.01 < each["share"] < 4

@@ -46,7 +46,8 @@ def test_the_tables_follow_the_file(data, call):
     ours = row(data, call)
     before = ranks.compared(data, call).text
     assert line(before, "2 ranks, 512 rows")[2].startswith(f"{ours['us']:,.0f} ")
-    best = min(row(data, other)["us"] for other in ranks.OTHERS[call])
+    point = next(each for each in ranks.points(data) if (each.ranks, each.rows) == (2, 512))
+    best = min(us for other in ranks.OTHERS[call] if (us := point.us(other)))
     ours["us"] = 4 * best
     after = ranks.compared(data, call).text
     cells = line(after, "2 ranks, 512 rows")

@@ -1,4 +1,4 @@
-/* Every rung under its roof: elements a second over elements for each byte that memory moved. */
+/* Every rung under its roof: elements a second over elements for each byte that it asks for. */
 import { brief, curve, dot, fixed, grouped, line, svg, text } from "./moving.js";
 
 const NAMES = {
@@ -8,9 +8,9 @@ const NAMES = {
 };
 
 /** What was measured of each kernel at this length, or of its columns at the nearest. */
-function measured({ way, length }, { points }) {
+function measured({ way, dtype, length }, { points }) {
   const near = (each) => Math.abs(Math.log(each[2] / length));
-  const rows = points.filter((each) => each[0] === way && each[1] === "float32");
+  const rows = points.filter((each) => each[0] === way && each[1] === dtype);
   return Object.keys(NAMES).flatMap((name) => {
     const mine = rows.filter((each) => each[3] === name && (name.includes("strided") || name === "two_pass" || each[2] === length));
     return mine.length ? [mine.reduce((a, b) => (near(b) < near(a) ? b : a))] : [];
@@ -29,22 +29,24 @@ function apart(wanted, gap, low, high) {
 const colour = (name, share) => (name === "torch" ? "neutral" : share < 0.8 ? "behind" : "ours");
 
 export default {
-  start: (data) => ({ way: "forward", step: data.lengths.length - 1 }),
+  start: (data) => ({ way: "forward", dtype: "bfloat16", step: Math.min(2, data.lengths.length - 1) }),
 
   controls: (state, data) => [
     { kind: "slider", key: "step", label: "columns", min: 0, max: data.lengths.length - 1, step: 1, show: (value) => grouped(data.lengths[value]) },
     { kind: "choice", key: "way", label: "pass", options: [["forward", "forward"], ["backward", "backward"]] },
+    { kind: "choice", key: "dtype", label: "type", options: [["float32", "float32"], ["bfloat16", "bfloat16"]] },
   ],
 
-  numbers({ way, step }, data) {
-    const points = measured({ way, length: data.lengths[step] }, data).map(([, , length, name, speed, bytes, copy]) => {
-      const intensity = 1 / bytes, roof = Math.min(copy * intensity, data.exponentials);
+  numbers({ way, dtype, step }, data) {
+    const size = dtype === "float32" ? 4 : 2;
+    const points = measured({ way, dtype, length: data.lengths[step] }, data).map(([, , length, name, speed, moves, copy]) => {
+      const intensity = 1 / (moves * size), roof = Math.min(copy * intensity, data.exponentials);
       return { name, length, speed, intensity, copy, roof, share: speed / roof };
     });
     return { points, copy: points[0].copy };
   },
 
-  draw({ way, step }, { points, copy }, width, data) {
+  draw({ way, dtype, step }, { points, copy }, width, data) {
     const wide = width > 500, left = 44, right = width - (wide ? 150 : 8), top = 34, bottom = 262;
     const xs = [1 / 48, 2], ys = [3e10, 8e12];
     const log = (value, [low, high]) => Math.log(value / low) / Math.log(high / low);
@@ -74,11 +76,13 @@ export default {
       });
     }
     const says = points.map(({ name, share }) => `${NAMES[name]} ${fixed(100 * share, 0)} %`).join(", ");
-    return [svg(width, bottom + (wide ? 44 : 62 + 17 * points.length), `Kernels under their roof, ${way}, float32, ${data.lengths[step]} columns: ${says} of it.`, parts)];
+    return [svg(width, bottom + (wide ? 44 : 62 + 17 * points.length), `Kernels under their roof, ${way}, ${dtype}, ${data.lengths[step]} columns: ${says} of it.`, parts)];
   },
 
-  says({ way, step }, { points, copy }, data) {
+  says({ way, dtype, step }, { points, copy }, data) {
+    const over = points.filter(({ share }) => share > 1.02).map(({ name }) => NAMES[name]);
     const best = points.reduce((a, b) => (b.speed > a.speed ? b : a));
-    return `${way === "forward" ? "Forward" : "Backward"}, float32, ${grouped(data.lengths[step])} columns: a copy moves ${brief(copy / 1e12, 3)} TB/s; fastest is ${NAMES[best.name]}, at ${fixed(100 * best.share, 0)} % of its roof.`;
+    return `${way === "forward" ? "Forward" : "Backward"}, ${dtype}, ${grouped(data.lengths[step])} columns: a copy moves ${brief(copy / 1e12, 3)} TB/s; fastest is ${NAMES[best.name]}, at ${fixed(100 * best.share, 0)} % of its roof.` +
+      (over.length ? ` Above the line: ${over.join(", ")}; a cache answers some of the reads.` : "");
   },
 };

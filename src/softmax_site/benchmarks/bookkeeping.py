@@ -70,7 +70,7 @@ def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> 
         why = filled(reason, profiles.of([cell.case for cell in cells]))
         body.append(f"<dt>{why}</dt><dd>{'<br>'.join(listed)}</dd>")
     told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')
-    return Fragment(f"{told}\n\n{origin(data, list(of_case.values()))}")
+    return Fragment(f"{told}\n\n{origin(list(of_case.values()))}")
 
 
 WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time", "random")
@@ -135,12 +135,20 @@ FIELDS = {
 
 
 def environment_fragment(data: dict) -> Fragment:
-    """The machine and the versions."""
-    env = data["environment"]
-    body = [[title, _value(key, env[key])] for key, title in FIELDS.items()]
-    for peer, version in env["peers"].items():
-        body.append([label_of(peer), version or "not installed"])
-    return shown(table(["", "all measurements"], body, 2), data["rows"])
+    """The machines and the versions, a column for each run."""
+    runs: dict[str, dict] = {}
+    suites: dict[str, dict[str, None]] = {}
+    for row in data["rows"]:
+        started = row["environment"]["started"]
+        runs[started] = row["environment"]
+        suites.setdefault(started, {})[row["suite"].replace("_", " ")] = None
+    body = [["suites", *(", ".join(names) for names in suites.values())]]
+    for key, title in FIELDS.items():
+        body.append([title, *(_value(key, env[key]) for env in runs.values())])
+    for peer in dict.fromkeys(peer for env in runs.values() for peer in env["peers"]):
+        versions = (env["peers"].get(peer) or "not installed" for env in runs.values())
+        body.append([label_of(peer), *versions])
+    return shown(table(["", *map(time_text, runs)], body, 1 + len(runs)), data["rows"])
 
 
 def launched_fragment(root: Path) -> Fragment:

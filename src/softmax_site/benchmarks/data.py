@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ DIRECTIONS = ("forward", "backward", "forward_grad", "forward_backward")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-def gpu_of(data: dict) -> str:
-    """What the pages call the GPU that was measured.
+def gpu_of(rows: Iterable[dict]) -> str:
+    """What the pages call the GPUs on which rows were measured.
 
-    >>> gpu_of({"environment": {"gpu": "NVIDIA H100 80GB HBM3"}})
+    >>> gpu_of([{"environment": {"gpu": "NVIDIA H100 80GB HBM3"}}])
     'H100'
     """
-    return data["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
+    found = {row["environment"]["gpu"].removeprefix("NVIDIA ").split()[0] for row in rows}
+    return " and ".join(sorted(found))
 
 
 def read(root: Path, name: str, missing: Any = None) -> Any:
@@ -33,11 +35,13 @@ def read(root: Path, name: str, missing: Any = None) -> Any:
     return json.loads(path.read_text("utf8")) if path.is_file() else missing
 
 
-@source.kept(launches.DATA, launches.FILE)
+@source.kept(f"{launches.DATA}/*.json", launches.FILE)
 def measurements(root: Path) -> dict:
     """The data, to be read alone, with a mark on calls that launch something else today, and every
-    refusal called one; no rows without a file. A test validates it."""
-    data = read(root, launches.DATA, {"rows": [], "environment": None})
+    refusal called one. A row has the `environment` of its run; a test validates the files."""
+    data = {
+        "rows": launches.read_rows(root / launches.DATA) if (root / launches.DATA).is_dir() else []
+    }
     changed = launches.read(root).changed
     for row in data["rows"]:
         if launches.cell_of(row) in changed:

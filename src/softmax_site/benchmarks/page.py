@@ -84,21 +84,25 @@ def note(*facts: str) -> str:
     return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
 
 
-def origin(data: dict, rows: list[dict], path: str = "") -> str:
-    """The machine, versions, day and commit of some rows."""
-    env = data["environment"]
+def origin(rows: list[dict], path: str = "") -> str:
+    """The machine, versions, day and commit of some rows, of each run."""
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",
     )
-    return note(
-        f"Measured: one {env['gpu']}",
-        f"torch {env['torch'].split('+')[0]}",
-        f"triton {env['triton']}",
-        f"{time_text(max(row['utc'] for row in rows))} UTC",
-        f"commit `{env['commit'][:12]}`",
-        *(links if path else ()),
-    )
+    runs = {row["environment"]["started"]: row["environment"] for row in rows}
+    facts = [
+        fact
+        for env in runs.values()
+        for fact in (
+            f"Measured: one {env['gpu']}",
+            f"torch {env['torch'].split('+')[0]}",
+            f"triton {env['triton']}",
+            f"{time_text(env['started'])} UTC",
+            f"commit `{env['commit'][:12]}`",
+        )
+    ]
+    return note(*facts, *(links if path else ()))
 
 
 # What a reader must know of a measurement
@@ -156,7 +160,7 @@ TIMES = ("p20", "p50", "p80")
 RENAMED = {"count": "compiled", "us_loop": "in_a_loop_us", **{name: f"{name}_us" for name in TIMES}}
 
 
-def csv_text(data: dict, rows: list[dict]) -> str:
+def csv_text(rows: list[dict]) -> str:
     """The rows of a page as CSV, with machine and software in every line."""
     speeds = ["samples", "gb_per_s", "gb_per_s_counting_m_n"]
     names = [*BEFORE, "reason", "bytes", *TIMES, *speeds, *AFTER, *MACHINE, "peer_version"]
@@ -164,7 +168,7 @@ def csv_text(data: dict, rows: list[dict]) -> str:
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writerow({name: RENAMED.get(name, name) for name in names})
     for row in rows:
-        env, speed = data["environment"], gbs(row)
+        env, speed = row["environment"], gbs(row)
         moved = 3 if row["direction"] == "backward" else 2
         writer.writerow(
             {**row, **(row["us"] or {}), **{name: env[name] for name in MACHINE}}

@@ -1,4 +1,5 @@
-"""What a GPU's counters say of measured calls, for sentences to quote."""
+"""What a GPU's counters say of measured calls, for sentences to quote; `softmax_bench.profile` says
+what each counter is."""
 
 from __future__ import annotations
 
@@ -6,13 +7,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from softmax_bench.profile import STALLS
+from softmax_bench.profile import FILE, STALLS
 from softmax_bench.roster import CHOOSER, LIBRARIES
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.values import Values
-
-FILE = "docs/benchmarks/profile.json"
-"""Written by `python -m softmax_bench profile`, which says what each counter is."""
 
 
 def of_call(launches: list[dict], row: dict) -> dict[str, Any]:
@@ -55,10 +53,11 @@ class Profiled:
 
 
 class Profiles:
-    """The profiled calls."""
+    """The profiled calls, each of the last run that has it."""
 
     def __init__(self, root: Path, rows: list[dict]) -> None:
-        self.cells = read(root, FILE, {"cells": {}})["cells"]
+        runs = read(root, FILE, {"runs": []})["runs"]
+        self.cells = {case: of for run in runs for case, of in run["cells"].items()}
         self.rows = {row["case"]: row for row in rows}
 
     def calls(self, case: str) -> dict[str, dict[str, Any]]:

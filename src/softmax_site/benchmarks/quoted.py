@@ -263,13 +263,13 @@ class Drawn(Stand):
 # By name
 
 
-def machine(data: dict, rows: list[dict]) -> Names:
+def machine(rows: list[dict]) -> Names:
     """What some rows were measured on, and beside whom."""
-    run = data["environment"]
+    run = rows[0]["environment"]
     *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
-        gpu=gpu_of(data),
+        gpu=gpu_of(rows),
         versions=f"torch {torch}, Triton {triton}",
         day=time_text(max(row["utc"] for row in rows)).split()[0],
         libraries=f"{', '.join(libraries)} and {last}",
@@ -327,7 +327,9 @@ class Quoted(dict[str, Any]):
             "profile": lambda: profiled.Profiles(root, data["rows"]),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
-            "machine": lambda: machine(data, rows("forward", "backward")),
+            "machine": lambda: machine(rows("forward", "backward")),
+            "machine_of": lambda: {name: machine(rows(name)) for name in ("ladder", "random")},
+            "gpus": lambda: gpu_of(data["rows"]),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "attention": lambda: attention.quoted(root),
             "one_row": lambda: moving.one_row(root),

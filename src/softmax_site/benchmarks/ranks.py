@@ -24,10 +24,15 @@ SOFTMAX, LOSS = "softmax", "cross-entropy"
 PUSHED = "words pushed"
 """Softmax in one launch: measured where GPUs see each other's memory."""
 
+INVARIANT = "batch-invariant"
+"""Ours with the bits of one GPU."""
+
 OTHERS = {
     SOFTMAX: {"softmax, DTensor of PyTorch": ("softmax of a DTensor", "torch")},
     LOSS: {
+        "cross-entropy, Megatron-LM": ("Megatron-LM", "megatron"),
         "cross-entropy, Megatron-LM's formula": ("Megatron-LM's formula", "megatron"),
+        "cross-entropy, TransformerEngine": ("TransformerEngine", "transformer_engine"),
         "cross-entropy, loss_parallel": ("loss_parallel", "torch"),
     },
 }
@@ -57,8 +62,9 @@ class Point(NamedTuple):
         return self.calls.get(call, {}).get("us")
 
     def pace(self, call: str) -> float | None:
-        """The time of a call back to back: the longer of GPU and processor, in µs."""
-        return (us := self.us(call)) and max(us, self.calls[call]["host_us"])
+        """The time of a call back to back, or the longer of GPU and processor, in µs."""
+        of = self.calls.get(call, {})
+        return (us := of.get("us")) and of.get("sustained_us", max(us, of["host_us"]))
 
     def factor(self, call: str, time: Callable[..., float | None] = us) -> float | None:
         """How many times as fast ours is as the fastest of the others; None without both."""
@@ -138,9 +144,10 @@ def _fragment(data: dict, shown: str, below: str = "") -> Fragment:
 def compared(data: dict, call: str) -> Fragment:
     """Ours, the part of a rank alone, and the others, at every point, as a chart and a table."""
     found = list(points(data))
-    columns = {f"{call}, part alone": ("its part alone", COPY), **OTHERS[call]}
-    if any(point.us(f"{call}, {PUSHED}") for point in found):
-        columns = {f"{call}, {PUSHED}": ("symmetric memory", "pushed"), **columns}
+    columns = {f"{call}, {PUSHED}": ("symmetric memory", "pushed")}
+    columns |= {f"{call}, {INVARIANT}": ("batch-invariant", "invariant")}
+    columns |= {f"{call}, part alone": ("its part alone", COPY), **OTHERS[call]}
+    columns = {k: v for k, v in columns.items() if any(point.us(k) for point in found)}
     body, places = [], []
     for point in found:
         ours, us = point.calls[call], {name: point.us(name) for name in columns}
@@ -229,9 +236,10 @@ class Quote:
         self.range = Values(factor for point in found if (factor := point.factor(call)))
         self.back_to_back = Values(f for point in found if (f := point.factor(call, Point.pace)))
         self.alone = self._over(call, f"{call}, part alone")
+        self.invariant = self._over(f"{call}, {INVARIANT}", call)
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
-        self.held_up = sum(point.pace(call) != point.us(call) for point in found)
+        self.held_up = sum(p.calls[call]["host_us"] > (p.us(call) or 0) for p in found)
 
     def _over(self, one: str, other: str) -> Values:
         pairs = ((point.us(one), point.us(other)) for point in self.points)

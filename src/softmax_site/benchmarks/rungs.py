@@ -90,7 +90,7 @@ def headline_fragment(data: dict, name: str) -> Fragment:
     if not found:
         return NOT_MEASURED
     share, row = found
-    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu_of(data)}"
+    where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu_of([row])}"
     text = filled("reaches", share=f"{share:.2f}", where=where)
     return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
 
@@ -172,7 +172,7 @@ class Rung(Stand):
         """The table, and what was measured when."""
         if not self.rows:
             return NOT_MEASURED
-        text = f"{block(self.table())}\n\n{origin(data, self.rows)}"
+        text = f"{block(self.table())}\n\n{origin(self.rows)}"
         return Fragment(text, measured_by(self.rows))
 
 
@@ -211,7 +211,7 @@ def backward_fragment(data: dict) -> Fragment:
     shown = {f"{length:,}": line for length, line in sorted(found.items())}
     rows = [row for rung in every for row in rung.rows]
     text = block(shares("columns", shown, BACKWARD, signs("torch")))
-    return Fragment(f"{text}\n\n{origin(data, rows)}", measured_by(rows))
+    return Fragment(f"{text}\n\n{origin(rows)}", measured_by(rows))
 
 
 def fragments(data: dict) -> dict[str, Fragment]:

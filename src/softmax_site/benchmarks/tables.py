@@ -52,9 +52,12 @@ def table(
     words = {*range(left), *also} if css == "bench-table" else {*range(len(head))}
 
     def cells(row: Sequence[str | Cell]) -> list[Cell]:
+        kinds = ["" if at in words else "n" for at in range(len(row))]
         return [
-            cell if isinstance(cell, Cell) else Cell(cell, "" if at in words else "n")
-            for at, cell in enumerate(row)
+            cell._replace(css=f"{cell.css} {kind}".strip())
+            if isinstance(cell, Cell)
+            else Cell(cell, kind)
+            for cell, kind in zip(row, kinds)
         ]
 
     lines = (row if isinstance(row, Row) else Row(row) for row in rows)

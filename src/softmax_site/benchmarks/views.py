@@ -585,15 +585,15 @@ def fragments(data: dict) -> page.Rendered:
             out.fragments |= dict.fromkeys((f"origin-{suite}", f"bench-{suite}"), page.NOT_MEASURED)
             continue
         path, made = f"{page.ASSETS}/{suite}.csv", make(rows)
-        out.assets[path] = page.csv_text(data, rows)
-        out.fragments[f"origin-{suite}"] = Fragment(origin(data, rows, path), measured_by(rows))
+        out.assets[path] = page.csv_text(rows)
+        out.fragments[f"origin-{suite}"] = Fragment(origin(rows, path), measured_by(rows))
         for name, html in (made if isinstance(made, dict) else {f"bench-{suite}": made}).items():
             blocks = map(block, [html] if isinstance(html, str) else html)
             out.fragments[name] = Fragment("\n\n".join(blocks) + "\n")
     if grid := [row for suite in ("forward", "backward") for row in of_suite(data, suite)]:
         drawn = heat_map("Softmax over the last dimension, rows without gaps", grid, length)
         out.fragments["heat-grid"] = page.shown(drawn)
-        out.fragments["origin-grid"] = Fragment(origin(data, grid), measured_by(grid))
+        out.fragments["origin-grid"] = Fragment(origin(grid), measured_by(grid))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),
@@ -601,6 +601,6 @@ def fragments(data: dict) -> page.Rendered:
         ("host-paid", paid, host and batched and host + batched),
     ):
         if rows:
-            text = f"{block(make(data))}\n\n{origin(data, rows)}"
+            text = f"{block(make(data))}\n\n{origin(rows)}"
             out.fragments[name] = Fragment(text, measured_by(rows))
     return out

@@ -193,7 +193,11 @@ def render(root: Path) -> Rendered:
     data = measurements(root)
     rows = measured(data)
     known = {"tables": tables(root), "fields": field_words(root)}
-    known |= {"pages": kernel_pages(), "operations": OPERATION_WORDS, "gpu": gpu_of(data)}
+    known |= {
+        "pages": kernel_pages(),
+        "operations": OPERATION_WORDS,
+        "gpu": gpu_of(row for suite in SUITES for row in of_suite(data, suite)),
+    }
     first = answer.answer(FIRST, rows)
     asset = {"files": files(root), "measured": rows}
     start = json.dumps({"ask": FIRST, "answer": first} | known).replace("</", "<\\/")

@@ -72,13 +72,14 @@ def group_of(n_cols: int, itemsize: int = 2) -> int:
 
 
 def parts_of(n_cols: int) -> int:
-    """Return how many equal parts a long batch-invariant row is cut into before its chunks, so that
-    2, 4 or 8 ranks may share the row: they have whole parts, and no access lies in two.
+    """Return how many equal parts a batch-invariant row is cut into before its chunks. Where it is
+    long they are 8, so that 2, 4 or 8 ranks may share it: each has whole parts, and no access lies
+    in two. Chunks of shorter rows would be too small to be fast.
 
-    >>> parts_of(128_256), parts_of(50_257)
-    (8, 1)
+    >>> parts_of(128_256), parts_of(50_257), parts_of(16_256)
+    (8, 1, 1)
     """
-    return 1 if n_cols % 128 else 8
+    return 1 if n_cols % 128 or n_cols < 16384 else 8
 
 
 # --- a call in numbers

@@ -280,7 +280,7 @@ def cross_entropy(
         if weight is not None and len(weight) != shard.total:
             weight = whole(weight, 0, shard)
         if not (given or (weight is not None and options.label_smoothing)):
-            cut = cut_of(shard, dim, x, target, weight)
+            cut = cut_of(shard, x, target, weight)
         if cut is None:
             target = whole(target, dim, shard) if given else target
             x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
@@ -348,7 +348,7 @@ def token_logprobs(
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:
-        cut = cut_of(shard, dim, x, index)
+        cut = cut_of(shard, x, index)
         x = whole(x, dim, shard) if cut is None else x
         named = {"return_entropy": entropy, "batch_invariant": cut or True}
         named |= {"temperature": temperature, "inplace_backward": in_place}

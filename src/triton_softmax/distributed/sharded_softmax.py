@@ -159,7 +159,7 @@ def logsumexp(
     x = x if shape else x.reshape(1)
     options = ("batch-invariant",) * invariant
     shard = agree(group, "logsumexp", x, dim, options, where=invariant, whole=invariant)
-    cut = cut_of(shard, dim, x) if invariant else None
+    cut = cut_of(shard, x) if invariant else None
     if cut is not None:
         lse = function(rows_along(x, dim), 1, batch_invariant=cut)
         lse = lse.view(shape[:dim] + shape[dim + 1 :])

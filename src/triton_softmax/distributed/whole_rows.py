@@ -44,14 +44,15 @@ class Cut(NamedTuple):
         return torch.where((column >= 0) & (column < n_cols), column, -1)
 
 
-def cut_of(shard: Shard, dim: int, x: Tensor, *more: Tensor | None) -> Cut | None:
-    """Return how the rows of a call are cut; None if every rank has to gather them. `more` are the
-    other tensors of the call."""
+def cut_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Cut | None:
+    """Return how the rows of a call are cut; None if every rank has to gather them: rows that one
+    GPU does not cut into parts, of which a rank has no whole ones, or that no kernels compute.
+    `more` are the other tensors of the call."""
     given = [x, *[each for each in more if each is not None]]
     world = 1 if shard.group is None else shard.group.size()
     ours = arguments.by_kernels(x) and nobody_watches(*given) and x.numel() > 0
-    long = space.INVARIANT_TILE_COLS < shard.total <= space.MAX_SPLIT_COLS
-    parts = space.parts_of(shard.total) if long and x.dtype != torch.float64 else 1
+    split = shard.total <= space.MAX_SPLIT_COLS and x.dtype != torch.float64
+    parts = space.parts_of(shard.total) if split else 1
     if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):
         return None
     return Cut(*shard[:3])
@@ -126,7 +127,7 @@ def normalize(
     given: dict[str, Any] = {}
     if modifiers is not None:
         given = check_modifiers_of_part(x, dim, modifiers)._asdict()
-    cut = cut_of(shard, dim, x, *[each for each in given.values() if isinstance(each, Tensor)])
+    cut = cut_of(shard, x, *[each for each in given.values() if isinstance(each, Tensor)])
     if cut is not None and dtype != torch.float64:
         for name in ("scale", "bias", "where"):
             if isinstance(t := given.get(name), Tensor):

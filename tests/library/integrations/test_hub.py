@@ -276,7 +276,7 @@ def test_the_tree_imports_the_standard_library_torch_triton_and_itself(tree):
 def test_the_tree_s_own_tests_pass_without_the_library(tree, tmp_path, interpret):
     (tmp_path / "triton_softmax.py").write_text("raise ImportError('the installed one')\n")
     (tree.parent / "conftest.py").write_text("raise ImportError('of the folder around')\n")
-    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", tree / "tests")
-    path = os.fspath(tmp_path)
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "interpreted", tree / "tests")
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'tests'}"
     run = python(*command, cwd=tmp_path, PYTHONPATH=path, TRITON_INTERPRET=interpret)
     assert run.returncode == 0 and " passed" in run.stdout, run.stdout + run.stderr

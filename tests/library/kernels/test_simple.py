@@ -5,6 +5,9 @@ from functools import partial
 
 import pytest
 import torch
+import triton
+import triton.language as tl
+from triton.runtime.errors import InterpreterError
 
 from kernel_cases import DEVICE, INTERPRETED, quiet
 from softmax_tutorial import packed_rows_simple, split_rows_simple
@@ -79,3 +82,19 @@ def test_a_program_that_runs_first_does_without_partners():
     kernel[(1,)](x, y, words, 40, 5, 3, BLOCK=8)
     torch.testing.assert_close(y[:, :8], torch.softmax(x, dim=1)[:, :8])
     assert y[:, 8:].isnan().all() and (words != 0).tolist() == [True, False, False, False, False]
+
+
+@triton.jit
+def add_kernel(x_ptr, ONE: tl.constexpr):
+    tl.store(x_ptr, tl.load(x_ptr) + ONE)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="compiled kernels do not check")
+@pytest.mark.parametrize("dtype, most", [(torch.int32, 2**31 - 1), (torch.int8, 127)])
+def test_the_interpreter_finds_integers_that_overflow(dtype, most):
+    """Though `interpreted` has NumPy look for them."""
+    x = torch.tensor([most - 1], dtype=dtype)
+    add_kernel[(1,)](x, 1)
+    assert x.item() == most
+    with pytest.raises(InterpreterError, match="overflow"):
+        add_kernel[(1,)](x, 1)
