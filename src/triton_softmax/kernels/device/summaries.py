@@ -52,7 +52,10 @@ def spread(totals, AXIS: tl.constexpr):
 @triton.jit
 def larger_or_nan(a, b):
     """The larger of two numbers, or NaN if either is: also a combine function."""
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    if COMPILED.value:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.where((a >= b) | (a != a), a, b)
 
 
 @triton.jit
