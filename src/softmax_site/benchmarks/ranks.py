@@ -247,10 +247,9 @@ class Quote:
 
 
 def quoted(data: dict) -> Names:
-    """The numbers that pages quote: of the runs whose calls launch as much of the same today as
-    those of the first, which is the newest. Others are shown, but no sentence is made of them."""
-    least = data["runs"][0]["changed"]
-    found = list(points({"runs": [run for run in data["runs"] if run["changed"] <= least]}))
+    """The numbers that pages quote: of the first run, which is the newest. Others are shown, but no
+    sentence is made of them."""
+    found = list(points({"runs": data["runs"][:1]}))
     memory, latency, link = constants(data)
     units = {"memory": memory / 1e12, "latency": latency * 1e6, "link": memory / link}
     return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS), **units)
