@@ -139,7 +139,8 @@ def test_what_a_folder_of_the_library_imports(folder):
             assert ok, f"{where(path, node)} imports {name}"
 
 
-def test_no_kernel_has_more_than_a_dozen_parameters():
+def test_no_kernel_has_more_than_fifteen_parameters():
+    """Triton specializes on elements of a tuple, so numbers that vary are parameters."""
     found = {}
     for path in [*modules(LIBRARY), *modules(TUTORIAL)]:
         for node in ast.walk(ast.parse(path.read_text("utf8"))):
@@ -149,7 +150,7 @@ def test_no_kernel_has_more_than_a_dozen_parameters():
             if jitted and node.name.endswith("_kernel"):
                 found[node.name] = len(node.args.args) + len(node.args.kwonlyargs)
     assert {"split_rows_kernel", "strided_kernel", "softmax_forward_two_loops_kernel"} <= set(found)
-    assert {name: count for name, count in found.items() if count > 12} == {}
+    assert {name: count for name, count in found.items() if count > 15} == {}
 
 
 def private_names(path: Path) -> set[str]:
