@@ -74,8 +74,8 @@ def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
         text, rows = path.read_text("utf8"), schema.load(path)["rows"]
         assert text == schema.dump(json.loads(text)), "it is not as `dump` writes it"
         assert rows and sum(line.startswith('{"case"') for line in text.splitlines()) == len(rows)
-        for row in rows:
-            runs_of.setdefault(row["case"], set()).add(path)
+        for each in rows:
+            runs_of.setdefault(each["case"], set()).add(path)
     assert {len(paths) for paths in runs_of.values()} == {1}, "a case is of one run"
 
 
