@@ -118,14 +118,10 @@ def check_invariant(implementation: str | None, given: Any) -> Any:
     return given or True
 
 
-def is_cut(invariant: Any) -> bool:
-    """Whether a batch-invariant call has a part of its rows, a cut in the place of True."""
-    return isinstance(invariant, tuple)
-
-
 def n_classes(x: Tensor, dim: int, invariant: Any) -> int:
-    """The columns of a row, of which a batch-invariant call may have a part."""
-    return invariant.total if is_cut(invariant) else x.shape[dim]
+    """The columns of a row, of which a batch-invariant call has a part if a cut is in the place of
+    True."""
+    return getattr(invariant, "total", x.shape[dim])
 
 
 # Any call.

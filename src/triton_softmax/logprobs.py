@@ -258,7 +258,7 @@ def _of_tokens(
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
             kept = index if row_mask is None else index.where(row_mask != 0, 0)
-            of_all = arguments.n_classes(logits, -1, batch_invariant)
+            of_all = getattr(batch_invariant, "total", logits.shape[-1])
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
@@ -283,8 +283,9 @@ def _of_tokens(
     else:
         factor = 1.0 / temperature
     invariant: Any = batch_invariant or bool(arguments.contexts)
-    if index is not None and arguments.is_cut(invariant):
-        index = invariant.columns(index, logits.shape[-1])
+    cut = invariant if isinstance(invariant, tuple) else None
+    if index is not None and cut is not None:
+        index = cut.columns(index, logits.shape[-1])  # pyright: ignore
     options = (factor, entropy, invariant, plain)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (scale is not None and scale.requires_grad)
@@ -308,7 +309,7 @@ def _forward(
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = plan.run_tokens if plain else operators.token_rows.overload
-    several, on_ranks = index is not None and index.dim() == x.dim(), arguments.is_cut(invariant)
+    several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
     given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
     if index is not None and on_ranks:
         wide = composite.accumulator(x.dtype)
@@ -349,7 +350,7 @@ class _Tokens(Function):
             return None, None, *nothing
         if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
-            if arguments.is_cut(invariant):
+            if isinstance(invariant, tuple):
                 raise RuntimeError("logits of several ranks have first derivatives only")
             return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
         several = index is not None and index.dim() == x.dim()

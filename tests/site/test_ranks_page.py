@@ -81,12 +81,12 @@ def test_the_words_on_processor_and_formula_follow_the_file(data):
     for at, point in enumerate(ranks.points(data)):
         point.calls[ranks.LOSS] |= {"us": 100.0, "host_us": 150.0 if at < 2 else 50.0}
     quote = ranks.quoted(data).loss
-    assert (quote.held_up, quote.count) == (2, 6)
+    assert (quote.held_up, quote.count) == (2, 3)
     row(data, "cross-entropy, Megatron-LM's formula")["host_us"] = 1500.0  # beside our 150
     assert ranks.quoted(data).loss.back_to_back[0] == pytest.approx(10)
     for point in ranks.points(data):
         point.calls[ranks.LOSS]["us"] = 1.1 * ranks.predicted_us(point)
-    assert ranks.quoted(data).loss.of_formula == pytest.approx([1.1] * 6)
+    assert ranks.quoted(data).loss.of_formula == pytest.approx([1.1] * 3)
 
 
 def test_a_call_that_ran_out_of_memory_is_a_dash(data):
@@ -104,7 +104,7 @@ def test_an_older_run_is_shown_and_not_spoken_of(data):
     data["runs"][1]["changed"] = 3
     after = ranks.compared(data, ranks.LOSS).text
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
-    assert (points, ranks.quoted(data).loss.count) == (6, 3)
+    assert (points, ranks.quoted(data).loss.count) == (3, 3)
     older = f"an older version of ours, commit `{data['runs'][1]['commit']}`"
     assert older in after and older not in before
     assert ranks.compared(data, ranks.LOSS).measured.changed == 0
