@@ -118,7 +118,7 @@ function fact(value, label, more) {
   return element("div", { class: "answer-fact" }, element("strong", {}, value), element("span", {}, label), more ? element("small", {}, more) : null);
 }
 
-function facts(answer) {
+function facts(known, answer) {
   const { bytes, time } = answer;
   const moved = bytes.useful + bytes.again + bytes.copied;
   const more = [
@@ -217,7 +217,7 @@ function show(into, known, ask, answer, base) {
       element("p", { class: "answer-asked" }, `${known.operations[ask.operation]} of ${ask.shape.map(count).join(" × ")}, ${ask.dtype}${ask.dim === -1 ? "" : `, dim ${ask.dim}`}`),
       headline(known, answer, base),
       element("p", { class: "answer-sentence" }, sentence(ask, answer, answer.geometry))),
-    facts(answer),
+    facts(known, answer),
     element("h2", { class: "answer-title" }, "Why"),
     element("p", { class: "answer-sentence" }, WHY),
     why(known, answer),

@@ -349,7 +349,7 @@ def test_a_mask_is_never_copied(monkeypatch):
     monkeypatch.setattr(
         plan.Plan,
         "__call__",
-        lambda self, *i, out=None: (seen.append(i), run(self, *i, out=out))[1],
+        lambda self, *i, **more: (seen.append(i), run(self, *i, **more))[1],
     )
     x, where, bias = tensor(2, 3, 4, 5), mask(2, 1, 1, 5), tensor(4, 1, seed=1)
     softmax(x, where=where, bias=bias).sum().backward()
@@ -433,6 +433,6 @@ def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtyp
     """The same 3 rows of a bias for each of 2 slices: 6 MiB stay in the cache, 12 do not."""
     x = torch.empty(2, 3, 2**20, dtype=torch.float16, device=DEVICE)
     inputs = x, torch.empty(3, 2**20, dtype=dtype, device=DEVICE)
-    options = (2, x.dtype, 1.0, None, False, None)
+    options = (2, x.dtype, None, False, None)
     made = plan._plan_modified(OPERATIONS["softmax"], plan.Maps(bias=True), inputs, *options)
     assert made.launches[0].numbers[2] == sizes
