@@ -131,7 +131,7 @@ function facts(known, answer) {
   return element("div", { class: "answer-facts" },
     fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
     fact(bytesText(moved), "moved", more),
-    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", `to expect on an ${known.gpu}`, share));
+    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", `to expect on an ${known.gpu.replace(" and ", " or ")}`, share));
 }
 
 const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";
