@@ -164,7 +164,7 @@ def where_clusters_win(data: dict) -> Fragment:
 
 def fragments(root: Path, data: dict) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
-    suites = of_suite(data, "ladder") + of_suite(data, "strided")
+    suites = [row for row in data["rows"] if row["suite"] in ("ladder", "strided") and row["us"]]
     listed = entries(root)
     return {
         **tables(listed, data),

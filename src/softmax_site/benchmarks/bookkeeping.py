@@ -103,7 +103,8 @@ def _place(regime: str) -> tuple[int, bool]:
 
 
 def _tick(met: bool, text: str) -> str:
-    return f'<span class="{"ahead" if met else "behind"}">{"✓" if met else "✗"} {text}</span>'
+    css, mark = ("ahead", "✓") if met else ("behind", "✗")
+    return f'<span class="{css}">{mark}\N{NO-BREAK SPACE}{text}</span>'
 
 
 def _where(row: dict) -> str:

@@ -129,8 +129,8 @@ def _origin(data: dict) -> str:
         *(
             f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, which "
             "the sentences leave out"
-            for old in data["runs"]
-            if old["changed"] > run["changed"]
+            for old in data["runs"][1:]
+            if old["commit"] != run["commit"]
         ),
     )
 

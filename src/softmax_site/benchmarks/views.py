@@ -595,7 +595,7 @@ def fragments(data: dict) -> page.Rendered:
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),
         ("masked-speeds", masked, loss),
-        ("host-paid", paid, host and batched and host + batched),
+        ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):
         if rows:
             text = f"{block(make(data))}\n\n{origin(rows)}"
