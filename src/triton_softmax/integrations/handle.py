@@ -6,7 +6,9 @@ stands while any of its handles is active; of several handles the last that is a
 counts.
 """
 
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 # One lock for all: installing is rare, and handles of one replacement may go in any thread.
@@ -23,21 +25,32 @@ class Handle:
     """
 
     def __init__(self, replacement: "Replacement"):
-        self.calls: dict[str, int] = {}
+        # A count that any thread raises without a lock is a step of an iterator.
+        self._steps: dict[str, Callable[[], int]] = {}
+        self._reads: Counter[str] = Counter()
+        self._calls: dict[str, int] = {}
         self.active = True
         self._replacement = replacement
         replacement.add(self)
 
     def count(self, name: str) -> None:
         """One more call of `name` that ours answered; nothing after `remove()`."""
+        if self.active:
+            (self._steps.get(name) or self._steps.setdefault(name, itertools.count().__next__))()
+
+    @property
+    def calls(self) -> dict[str, int]:
         with LOCK:
-            if self.active:
-                self.calls[name] = self.calls.get(name, 0) + 1
+            for name, step in [*self._steps.items()] if self.active else []:
+                self._calls[name] = step() - self._reads[name]  # reading is a step as well
+                self._reads[name] += 1
+            return dict(self._calls)
 
     def remove(self) -> None:
         """Takes ours out; does nothing the second time."""
         with LOCK:
             if self.active:
+                self.calls  # noqa: B018 - the last count
                 self.active = False
                 self._replacement.drop(self)
 
