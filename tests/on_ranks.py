@@ -39,6 +39,7 @@ from triton_softmax import (
     log_softmax,
     logsumexp,
     plan,
+    plan_losses,
     softmax,
 )
 from triton_softmax.distributed import process_group, symmetric_memory
@@ -530,11 +531,12 @@ def in_any_company(group, name: str) -> None:
         target_too = (target[rows],) if name == "token_logprobs" else ()
         return getattr(triton_softmax, name)(x, *target_too, **more)
 
-    asked, planners = [], {"make_plan": plan.make_plan, "_plan_tokens": plan._plan_tokens}
+    asked, planners = [], {"make_plan": plan, "_plan_losses": plan_losses}
+    planned = {which: getattr(module, which) for which, module in planners.items()}
 
     def noted(which, *given):
         asked.append(given[-1])
-        return planners[which](*given)
+        return planned[which](*given)
 
     x, dy = drawn((6, 300), torch.float32), drawn((6, 300), torch.float32, seed=1)
     both = [Replicate(), Replicate()], [Shard(0), Replicate()], [Shard(0), Shard(1)]
@@ -542,7 +544,7 @@ def in_any_company(group, name: str) -> None:
         found, mesh = [], mesh_of((4,) if len(placements) == 1 else (2, 2))
         for rows in (slice(None), slice(3, 4)):
             given = distribute_tensor(x[rows], mesh, placements).requires_grad_()
-            places = [(plan, which, functools.partial(noted, which)) for which in planners]
+            places = [(m, which, functools.partial(noted, which)) for which, m in planners.items()]
             with replaced(*places), computed(True):
                 asked.clear()
                 if mesh.ndim == 1:  # as parts of the rows

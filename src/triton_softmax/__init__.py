@@ -11,7 +11,8 @@ The modules, in the order in which a call reaches them:
   and tracing; plain eager calls bypass the dispatcher
 - `composite`: every operation in PyTorch's own operators, for CPUs, transforms and derivatives
   beyond the first
-- `plan`: how to run a kind of call, decided once and cached; `layout`: memory layouts
+- `plan`: how to run a kind of call, decided once and cached; `plan_masked`, `plan_losses`: the
+  same for score modifiers, losses and tokens; `layout`: memory layouts
 - `config`: from shape, strides, dtype and device to a kernel and its constants
 - `operations`: what is computed for a row
 - `kernels`: one per memory layout, for all operations

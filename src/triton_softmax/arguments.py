@@ -128,16 +128,9 @@ def n_classes(x: Tensor, dim: int, invariant: Any) -> int:
 
 
 def pass_on(function: Any, tensors: Sequence[Any], given: dict[str, Any]) -> Any:
-    """Hand a call to the `__torch_function__` of one of its tensors, or of a mode.
-
-    Args:
-        function: the public function.
-        tensors: its arguments that may be tensors.
-        given: its arguments by name: all positional ones, and keywords that are not left out;
-            further names are ignored, so that `locals()` will do.
-
-    Raises:
-        TypeError: there is none.
+    """Hand a call to the `__torch_function__` of one of its tensors, or of a mode; a TypeError if
+    there is none. `tensors` are the arguments that may be tensors; `given` has all positional ones
+    by name, and keywords that are not left out; further names are ignored, so `locals()` will do.
     """
     if not has_torch_function(tensors):
         raise TypeError(f"the input must be a torch.Tensor, not {type(tensors[0]).__name__}")
@@ -217,12 +210,8 @@ def check_implementation(implementation: str | None) -> None:
 
 
 def check_device(device: torch.device, implementation: str | None = None) -> None:
-    """Check that the device has kernels, or composites in their place.
-
-    Raises:
-        RuntimeError: Triton does not support the device; or it is the CPU outside the interpreter,
-            and `implementation` names a kernel.
-    """
+    """Raise a RuntimeError if the device has no kernels and no composites in their place: Triton
+    does not support it; or it is the CPU outside the interpreter, and a kernel is named."""
     if device.type == "cpu":
         if INTERPRETED or implementation is None:
             return

@@ -18,7 +18,8 @@ from . import arguments, composite, distributed, operators
 from .arguments import PLAIN, Modifiers, cast
 from .launch import checked
 from .operators import Normalization, differentiable, differentiable_modified, nobody_watches
-from .plan import run_modified, run_one
+from .plan import run_one
+from .plan_masked import run_modified
 
 
 def _normalize(
@@ -38,7 +39,7 @@ def _normalize(
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
             return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
-        return run_one(op.operation, x, dim, dtype, implementation, batch_invariant)
+        return run_one(x, (op.operation, dim, dtype, implementation, batch_invariant))
     options = (dim, dtype, implementation, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
@@ -244,7 +245,7 @@ def logsumexp(
     elif x.requires_grad and torch.is_grad_enabled():
         lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
     else:
-        lse = run_one(operators.LOGSUMEXP, x, dim, None, None, invariant)  # pyright: ignore
+        lse = run_one(x, (operators.LOGSUMEXP, dim, None, None, invariant))  # pyright: ignore
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
 
 

@@ -14,9 +14,10 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
-from . import arguments, composite, distributed, operators, plan
+from . import arguments, composite, distributed, operators
 from .launch import checked
 from .operators import is_batched, nobody_watches
+from .plan_losses import gradient_of_tokens, run_tokens
 
 
 def selective_log_softmax(
@@ -308,12 +309,12 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
-    run = plan.run_tokens if plain else operators.token_rows.overload
+    run = run_tokens if plain else operators.token_rows.overload
     several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
     given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
     if index is not None and on_ranks:
         wide = composite.accumulator(x.dtype)
-        found, entropies, saved, picked = plan.run_tokens(*given, at_tokens(x, index).to(wide))
+        found, entropies, saved, picked = run_tokens(*given, at_tokens(x, index).to(wide))
     else:
         found, entropies, saved = run(*given)
         picked = at_tokens(x, index) if several and index is not None else None
@@ -364,7 +365,7 @@ class _Tokens(Function):
         given = (x, scale, None if several or each is None else index, row_mask)
         if nobody_watches(*arrived):
             out = x if in_place else None
-            dx, *more = plan.gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
+            dx, *more = gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
         else:
             dx, *more = operators.token_gradient.overload(
                 *given, factor, saved, g, g_entropy, of_scale

@@ -24,7 +24,7 @@ from .composite import RowScalars, picked
 from .launch import checked
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
-from .plan import LossPlan, scale_rows
+from .plan_losses import LossPlan, scale_rows
 
 
 def cross_entropy(

@@ -10,10 +10,7 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
-import importlib
-import math
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +21,15 @@ from torch.autograd import Function
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
-from . import arguments, composite, plan
+from . import composite, inductor, plan_losses
 from .arguments import Modifiers, check_arguments, check_dim
 from .composite import accumulator
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .plan import plan_of, run_modified, run_one
+from .plan import plan_of, run_one
+from .plan_losses import gradient_of_tokens, run_tokens
+from .plan_masked import run_modified
 
 try:
     from torch._C import (
@@ -155,18 +154,12 @@ _operators = getattr(torch.ops, NAMESPACE)
 
 
 class Operator:
-    """An operator in PyTorch's table.
+    """An operator in PyTorch's table, registered as `overload`.
 
-    Args:
-        schema: its signature, without the namespace.
-        kernel: computes on plain tensors, on every backend; checks the arguments.
-        shape: the fake kernel: returns results without data for tracing.
-        composite: the equivalent in PyTorch's operators.
-        differentiable: the function with a first derivative by kernels. Only differentiable
-            operators have these two.
-
-    Attributes:
-        overload: the registered operator.
+    `kernel` computes on plain tensors, on every backend, and checks the arguments; `shape`, the
+    fake kernel, returns results without data for tracing. Only differentiable operators have a
+    `composite`, the equivalent in PyTorch's operators, and `differentiable`, the function with a
+    first derivative by kernels.
     """
 
     def __init__(
@@ -216,12 +209,8 @@ class Normalization(Operator):
     """Softmax, log-softmax or log-sum-exp, or the backward pass of one.
 
     A backward operator takes the output gradient, the saved tensor, and the forward options. Its
-    operation takes the first two swapped.
-
-    Attributes:
-        operation: the operation it computes.
-        vjp: the backward operator; None if this is one.
-        alone: a twin operator without an autograd rule, for Inductor.
+    operation takes the first two swapped. `vjp` is the backward operator, None if this is one;
+    `alone` a twin without an autograd rule, for Inductor.
     """
 
     def __init__(self, name: str, operation: Operation, vjp: "Normalization | None" = None):
@@ -251,7 +240,7 @@ class Normalization(Operator):
         return plan_of(self.operation, inputs, *options)(*inputs)
 
     def _shape(self, *args):
-        enter_in_inductor()
+        inductor.enter(_NORMALIZATIONS)
         (x, *_), (dim, dtype, implementation, _) = self.inputs_and_options(args)
         dim = check_arguments(x, dim, dtype, implementation)
         if self.operation.reduces:
@@ -315,7 +304,7 @@ class FirstDerivative(Function):
     def forward(ctx, x, arguments):
         op, plain, dim, dtype, kernel, invariant = arguments
         if plain:
-            y = run_one(op.operation, x, dim, dtype, kernel, invariant)
+            y = run_one(x, (op.operation, dim, dtype, kernel, invariant))
         else:
             with torch._C._AutoDispatchBelowAutograd():
                 y = op.overload(x, dim, dtype, kernel, invariant)
@@ -345,6 +334,10 @@ logsumexp_backward = Normalization("logsumexp_backward", LOGSUMEXP_VJP)
 softmax = Normalization("softmax", SOFTMAX, softmax_backward)
 log_softmax = Normalization("log_softmax", LOG_SOFTMAX, log_softmax_backward)
 logsumexp = Normalization("logsumexp", LOGSUMEXP, logsumexp_backward)
+
+_NORMALIZATIONS = (
+    softmax, log_softmax, logsumexp, softmax_backward, log_softmax_backward, logsumexp_backward,
+)  # fmt: skip
 
 
 # --- softmax and log-softmax with score modifiers, in the order of `Modifiers`
@@ -595,17 +588,17 @@ def finish(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Compute an operation's elements from known row summaries: `plan.finish`, or an opaque
+    """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
     operator if the call is not plain."""
     if not nobody_watches(inputs[0]):
         result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
         return result if out is None or is_dynamo_compiling() else out.copy_(result)
-    return plan.finish(op, inputs, numbers, dtype, out)
+    return plan_losses.finish(op, inputs, numbers, dtype, out)
 
 
 finish_rows = Operator(
     "finish_rows(Tensor[] inputs, Tensor[] numbers, str operation, ScalarType dtype) -> Tensor",
-    lambda inputs, numbers, name, dtype: plan.finish(
+    lambda inputs, numbers, name, dtype: plan_losses.finish(
         NAMED[name], tuple(inputs), tuple(numbers), dtype
     ),
     lambda inputs, numbers, name, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
@@ -622,79 +615,15 @@ def _token_rows_shape(x, *_):
 
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
-    plan.run_tokens,
+    run_tokens,
     _token_rows_shape,
 )
 token_gradient = Operator(
     f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
     "-> Tensor[]",
-    lambda *args: list(plan.gradient_of_tokens(*args)),
+    lambda *args: list(gradient_of_tokens(*args)),
     lambda x, *args: [
         torch.empty(x.shape, dtype=x.dtype, device=x.device),
         *[_like_rows(x, x.dim() - 1)] * args[-1],
     ],
 )
-
-
-# --- Inductor
-# Short rows, and longer ones in small tensors, decompose into PyTorch's operators, which Inductor
-# fuses with their neighbours into one kernel that reads once, as ours does. Other rows become the
-# operator without an autograd rule: autograd has already been traced.
-
-LONGEST_FUSED = 1024
-"""The longest row that Inductor keeps in registers and so reads only once."""
-
-LONGEST_OF_FEW, FEW_ELEMENTS = 8192, 2**20
-"""The longest row of a tensor small enough that rereading it from the cache costs less than
-calling an operator."""
-
-_entered = False
-
-
-def _known(number: Any) -> float:
-    """Return a size; a symbolic one counts as its value at this call."""
-    if isinstance(number, int):
-        return number
-    hint = getattr(number.node, "hint", None)
-    return math.inf if hint is None else hint
-
-
-def _taken_apart(op: Normalization):
-    """Return an operator's decomposition for Inductor."""
-
-    def rule(*args):
-        (x, *_), (dim, _, implementation, invariant) = op.inputs_and_options(args)
-        if implementation is None and not invariant:
-            length = _known(x.shape[dim]) if x.dim() else 1
-            few = length <= LONGEST_OF_FEW and _known(x.numel()) <= FEW_ELEMENTS
-            if length <= LONGEST_FUSED or few:
-                return op.composite(*args).contiguous()
-        return op.alone(*args)
-
-    return rule
-
-
-def enter_in_inductor() -> None:
-    """Register the decompositions with Inductor, once, if it is loaded.
-
-    The table is private to PyTorch; without it the operators still work, undecomposed. The shape
-    rules call this because they run before Inductor reads the table; an operator that it has
-    already lowered must not be decomposed later. Triton's interpreter is there to show the kernels,
-    so nothing is decomposed under it.
-    """
-    global _entered
-    if _entered or arguments.INTERPRETED or "torch._dynamo.convert_frame" not in sys.modules:
-        return
-    _entered = True
-    try:
-        # Inductor keeps a copy of the first table: the second.
-        module = importlib.import_module("torch._inductor.decomposition")
-        tables = module.decompositions, module.fast_random_decomps()
-    except (AttributeError, ImportError):
-        return
-    lowered = getattr(sys.modules.get("torch._inductor.lowering"), "lowerings", {})
-    backward = softmax_backward, log_softmax_backward, logsumexp_backward
-    for op in (softmax, log_softmax, logsumexp, *backward):
-        if op.overload not in lowered:
-            for table in tables:
-                table[op.overload] = _taken_apart(op)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, PAIRS, drawn, quiet
-from triton_softmax import arguments, operators, softmax
+from triton_softmax import arguments, inductor, operators, softmax
 
 pytestmark = quiet
 
@@ -20,7 +20,7 @@ def graphs(monkeypatch):
     from torch._inductor import decomposition
 
     monkeypatch.setattr(arguments, "INTERPRETED", False)
-    monkeypatch.setattr(operators, "_entered", False)
+    monkeypatch.setattr(inductor, "_entered", False)
     tables = decomposition.decompositions, decomposition.fast_random_decomps()
     before = [dict(table) for table in tables]
     found = []
@@ -63,7 +63,7 @@ def test_a_short_row_becomes_pytorchs_operators(graphs, name, dim):
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_long_row_keeps_its_kernel_without_the_rule_for_autograd(graphs, name):
     backend, found = graphs
-    x = numbers(2, operators.LONGEST_OF_FEW + 1)
+    x = numbers(2, inductor.LONGEST_OF_FEW + 1)
     compiled = torch.compile(lambda x: PAIRS[name][0](x, 1), backend=backend, fullgraph=True)
     torch.testing.assert_close(both_ways(compiled, x), both_ways(PAIRS[name][0], x))
     forward, backward = found
@@ -118,6 +118,6 @@ def test_without_inductors_table(monkeypatch):
     """A PyTorch that has no such table, or calls it otherwise, changes nothing."""
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     for there in ({}, {"torch._inductor.decomposition": object()}):
-        monkeypatch.setattr(operators, "_entered", False)
-        monkeypatch.setattr(operators.sys, "modules", there)
-        operators.enter_in_inductor()
+        monkeypatch.setattr(inductor, "_entered", False)
+        monkeypatch.setattr(inductor.sys, "modules", there)
+        inductor.enter(operators._NORMALIZATIONS)

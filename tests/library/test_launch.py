@@ -24,6 +24,8 @@ from triton_softmax import (
     launch,
     operators,
     plan,
+    plan_losses,
+    plan_masked,
     softmax,
     token_logprobs,
 )
@@ -309,7 +311,8 @@ def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypat
         along = [torch.linspace(1, 2, each.numel()).view_as(each) for each in of]
         return [*found, *torch.autograd.grad(of, x, along)]
 
-    monkeypatch.setattr(plan, "FEW", 0 if name == "counted in parts" else plan.FEW)
+    few = 0 if name == "counted in parts" else plan_losses.FEW
+    monkeypatch.setattr(plan_losses, "FEW", few)
     probe.forget()
     wanted = call(2)
     probe.forget()
@@ -322,9 +325,11 @@ def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypat
         current.pop()
 
     monkeypatch.setattr(ByAddress, "repeated", 0)
-    monkeypatch.setattr(plan, "Launch", ByAddress)
-    monkeypatch.setattr(plan, "current_device", lambda: current[-1])
-    monkeypatch.setattr(plan, "cuda_index", lambda _: 3)
+    for module in (plan, plan_losses, plan_masked):
+        monkeypatch.setattr(module, "Launch", ByAddress)
+    for module in (plan, plan_losses):
+        monkeypatch.setattr(module, "current_device", lambda: current[-1])
+        monkeypatch.setattr(module, "cuda_index", lambda _: 3)
     monkeypatch.setattr(torch.cuda, "device", device)
     call(1)
     found = call(2)

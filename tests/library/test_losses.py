@@ -21,13 +21,14 @@ from triton_softmax import (
     entropy_from_logits,
     linear_cross_entropy,
     operators,
-    plan,
+    plan_losses,
     selective_log_softmax,
     token_logprobs,
 )
 from triton_softmax.arguments import LossOptions, check_loss_of_part
+from triton_softmax.launch import plans
 from triton_softmax.operations.softmax import SOFTMAX
-from triton_softmax.plan import CHUNK, FEW
+from triton_softmax.plan_losses import CHUNK, FEW, PROGRAMS
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -475,25 +476,25 @@ def test_no_log_probability_is_above_0_and_no_entropy_cancels():
 def test_elements_from_a_given_summary_are_counted_in_31_bits_or_64(n_cols):
     """The last chunk reaches beyond the row."""
     x = torch.empty(1, n_cols, dtype=torch.float16, device="meta")
-    constants = plan._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
+    constants = plan_losses._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
     chunks = -(-n_cols // constants["BLOCK_COLS"])
     assert constants["WIDE"] == (chunks * constants["BLOCK_COLS"] >= 2**31)
 
 
 @pytest.mark.parametrize("out", [False, True])
 def test_elements_from_a_given_summary_without_kernels(out, monkeypatch):
-    monkeypatch.setattr(plan.arguments, "INTERPRETED", False)
+    monkeypatch.setattr(plan_losses.arguments, "INTERPRETED", False)
     x = drawn(3, 8, dtype=torch.float32).cpu()
     m = x.amax(1)
     to = torch.empty_like(x) if out else None
-    y = plan.finish(SOFTMAX, (x,), (m, (x - m[:, None]).exp().sum(1)), x.dtype, out=to)
+    y = plan_losses.finish(SOFTMAX, (x,), (m, (x - m[:, None]).exp().sum(1)), x.dtype, out=to)
     torch.testing.assert_close(y, x.softmax(1))
     assert to is None or y is to
 
 
 def test_wide_indices_change_nothing(monkeypatch):
     x, index = logits(2, 9), torch.tensor([0, 8], device=DEVICE)
-    results, planned = [], plan._plan_finish
+    results, planned = [], plan_losses._plan_finish
 
     def wide(*arguments):
         made = planned(*arguments)
@@ -501,11 +502,11 @@ def test_wide_indices_change_nothing(monkeypatch):
         return made
 
     for make in (planned, wide):
-        plan.plans.clear()
-        monkeypatch.setattr(plan, "_plan_finish", make)
+        plans.clear()
+        monkeypatch.setattr(plan_losses, "_plan_finish", make)
         y, h = token_logprobs(x, index, return_entropy=True)
         results.append(torch.autograd.grad(y.sum() + h.sum(), x)[0])
-    plan.plans.clear()
+    plans.clear()
     assert torch.equal(*results)
 
 
@@ -531,9 +532,9 @@ def test_operators_pass_opcheck_and_targets_are_mapped_over():
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_work_items_are_counted_in_31_bits(beyond):
     """A program's next item is counted as well; PyTorch scales more rows than that."""
-    x = torch.empty(2**31 - plan.PROGRAMS - 1 + beyond, 1, dtype=torch.float16, device="meta")
-    scaled = plan._plan_scale(x, x[:, 0], 1, for_all=False)
-    assert scaled.launches[0].grid == (0 if beyond else plan.PROGRAMS)
+    x = torch.empty(2**31 - PROGRAMS - 1 + beyond, 1, dtype=torch.float16, device="meta")
+    scaled = plan_losses._plan_scale(x, x[:, 0], 1, for_all=False)
+    assert scaled.launches[0].grid == (0 if beyond else PROGRAMS)
 
 
 # --- other libraries, where they are installed ---

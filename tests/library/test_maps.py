@@ -16,7 +16,8 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax import log_softmax, operators, plan, softmax
+from triton_softmax import log_softmax, operators, plan, plan_masked, softmax
+from triton_softmax.kernels.masked_rows import Maps
 from triton_softmax.operations import OPERATIONS
 
 pytestmark = quiet
@@ -334,7 +335,7 @@ def test_masks_are_read_where_they_lie_and_causal_reads_nothing_above_the_diagon
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 def test_rows_with_the_same_mask_follow_each_other(monkeypatch):
-    monkeypatch.setattr(plan, "CACHED", 0)
+    monkeypatch.setattr(plan_masked, "CACHED", 0)
     x, where = tensor(3, 5, 19, dtype=torch.float32).detach(), mask(5, 19)
     with watch_accesses() as watch:
         softmax(x, where=where)
@@ -434,5 +435,5 @@ def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtyp
     x = torch.empty(2, 3, 2**20, dtype=torch.float16, device=DEVICE)
     inputs = x, torch.empty(3, 2**20, dtype=dtype, device=DEVICE)
     options = (2, x.dtype, None, False, None)
-    made = plan._plan_modified(OPERATIONS["softmax"], plan.Maps(bias=True), inputs, *options)
+    made = plan_masked._plan_modified(OPERATIONS["softmax"], Maps(bias=True), inputs, *options)
     assert made.launches[0].numbers[2] == sizes

@@ -17,6 +17,7 @@ from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
 from triton_softmax import plan
 from triton_softmax.arguments import Modifiers
 from triton_softmax.operations.softmax import SOFTMAX_VJP
+from triton_softmax.plan_masked import run_modified
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
 
@@ -55,7 +56,7 @@ def test_it_takes_maps(n_cols):
     x = matrix(5, n_cols, torch.float32)
     where = torch.arange(n_cols, device=DEVICE) < 40
     way = Modifiers(scale=0.5, where=where)
-    (y,) = plan.run_modified(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
+    (y,) = run_modified(POWER_SOFTMAX, (x,), (), way, 1, torch.float32)
     expected = torch.softmax(0.5 * x[:, :40].double() * LOG_BASE.value, dim=1)
     assert_near(y[:, :40], expected, dtype=torch.float32)
     assert not y[:, 40:].any()

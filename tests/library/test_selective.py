@@ -10,7 +10,13 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import probe
 from kernel_cases import DEVICE, drawn, quiet
-from triton_softmax import plan, selective_log_softmax_and_entropy, softmax, token_logprobs
+from triton_softmax import (
+    plan,
+    plan_losses,
+    selective_log_softmax_and_entropy,
+    softmax,
+    token_logprobs,
+)
 from triton_softmax.launch import checked
 
 pytestmark = quiet
@@ -123,8 +129,8 @@ def test_any_strides(name, masked):
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 def test_few_rows_are_cut(n_cols, dtype, monkeypatch):
     """The programs of a first launch share a row, and a second launch merges what they found."""
-    monkeypatch.setattr(plan, "SHORTEST", 300)
-    monkeypatch.setattr(plan, "LANES", 32)
+    monkeypatch.setattr(plan_losses, "SHORTEST", 300)
+    monkeypatch.setattr(plan_losses, "LANES", 32)
     probe.forget()
     x, mask = drawn(3, n_cols, scale=3.0, dtype=dtype), masks(3)
     x[1], x[2, :700] = -INF, -INF  # a whole chunk, and some

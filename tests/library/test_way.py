@@ -12,12 +12,12 @@ CEILINGS = {
     "softmax": (5, 4),
     "softmax, gradient": (6, 4),
     "logsumexp": (4, 4),
-    "cross_entropy": (12, 5),
-    "cross_entropy, gradient": (13, 5),
-    "softmax, where=": (11, 5),
-    "softmax, where=, gradient": (12, 5),
-    "token_logprobs": (10, 5),
-    "token_logprobs, gradient": (11, 5),
+    "cross_entropy": (12, 6),
+    "cross_entropy, gradient": (13, 6),
+    "softmax, where=": (11, 6),
+    "softmax, where=, gradient": (12, 6),
+    "token_logprobs": (10, 6),
+    "token_logprobs, gradient": (11, 6),
 }
 """The most functions and files of each kind of call: never more than 7 functions for softmax and
 log-sum-exp and 14 for everything else, in 6 files."""

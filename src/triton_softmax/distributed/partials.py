@@ -74,19 +74,17 @@ PARTIAL = {op.name: partial(name, op) for op, name in NAMES.items()}
 """By the operation's name: a compiler cannot look up an operation itself."""
 
 
-def partials(
-    op: Operation, inputs: tuple[Tensor, ...], invariant: bool = False
-) -> tuple[Tensor, ...]:
+def partials(op: Operation, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return m, if there is one, and the sums of each row of matrices; those of nothing if there is
-    nothing. `invariant`: a row has the same bits in every batch."""
+    nothing."""
     x, kind = inputs[0], PARTIAL[op.name]
     if x.numel() and (x.device.type != "cpu" or arguments.INTERPRETED):
         dtype = torch.promote_types(x.dtype, torch.float32)
         plain = not torch.compiler.is_compiling()
         if op is DISTRIBUTION or not plain:
             modifiers = Modifiers() if op is DISTRIBUTION else None
-            return operators.run_rows(plain, kind, inputs, (), 1, dtype, modifiers, invariant)
-        found = plan_of(kind, inputs, 1, dtype, None, invariant)(*inputs)
+            return operators.run_rows(plain, kind, inputs, (), 1, dtype, modifiers)
+        found = plan_of(kind, inputs, 1, dtype)(*inputs)
         return found if isinstance(found, tuple) else (found,)
     check_device(x.device)
     return composite.summary(op, tuple([upcast(each) for each in inputs]), 1)
@@ -113,18 +111,9 @@ def plan_rows(
 def merged(
     op: Operation, n_rows: int, message: tuple[Tensor, Any], shard: Shard
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the partials of all ranks as one, when their messages are there.
-
-    Args:
-        op: of what.
-        n_rows: how many rows there are, at least one.
-        message: as `send` has returned it. It has m and the sums of the operation, and numbers that
-            are added up, n_rows words each.
-        shard: of this rank.
-
-    Returns:
-        (m and the sums, one tensor for each; the further numbers, a row for each).
-    """
+    """Return the partials of all ranks as one, when their messages are there: (m and the sums, one
+    tensor for each; further numbers, which are added up, a row for each). The message, as `send`
+    has returned it, has n_rows words of each, at least one."""
     first, most = 0 if shard.headers is None else HEADER, op.sums + op.shifted
     words = received(*message, shard)[:, first:].unflatten(1, (-1, n_rows))
     world, k, _ = words.shape
@@ -169,9 +158,9 @@ class Sums(Function):
     """
 
     @staticmethod
-    def forward(ctx, x, q, columns, more, op: Operation, shard: Shard, invariant, in_place):
+    def forward(ctx, x, q, columns, more, op: Operation, shard: Shard, in_place):
         inputs = (x.detach(),) if q is None else (x.detach(), q.detach())
-        m, *sums = partials(op, inputs, invariant)
+        m, *sums = partials(op, inputs)
         k, numbers = 0, m.new_empty(0, len(m))
         if columns is not None:
             k = columns.shape[1]
@@ -214,4 +203,4 @@ class Sums(Function):
         if in_place:
             dx = x.detach().copy_(dx) if several or q is not None else dx
             torch.autograd.graph.increment_version(x)
-        return dx.to(x.dtype), dq, *(None,) * 6
+        return dx.to(x.dtype), dq, *(None,) * 5

@@ -69,20 +69,11 @@ def agree(
     a message of results: it is an all-reduce, to which each rank contributes its own line. While a
     call is traced the other ranks are not asked, and are taken to have as many columns.
 
-    Args:
-        group: a process group; None if this rank has all columns.
-        name: of the function.
-        x: this rank's part.
-        dim: the dimension that is sharded, counted from the front.
-        options: what else has to be the same on all ranks.
-        start, total: where the part lies, if the caller says so; else parts follow each other in
-            the order of the ranks.
-        where: whether it matters where the part lies. Then the ranks agree again when this one's
-            part has another size, unless the caller says where it lies. That has to be so on all
-            ranks at once: where the parts of some change and those of others do not, the caller has
-            to say.
-        whole: whether the parts of all ranks have to be known. Then that also holds where the
-            caller says.
+    This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
+    columns. `options` have to be the same on all ranks. The caller says where the part lies, by
+    `start` and `total`, or parts follow each other in the order of the ranks. If it matters
+    (`where`), the ranks agree again when this one's part has another size; all have to change size
+    at once. With `whole` the parts of all ranks have to be known, and that holds in either case.
 
     Raises:
         TypeError: `group` is not a process group that this rank is in, or x has another dtype.
@@ -189,18 +180,9 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
 
 
 def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> tuple[Tensor, Any]:
-    """Send a message to all ranks.
-
-    Args:
-        words: vectors, which follow each other in the message.
-        shard: of this rank.
-        header: which of the shard's headers the message begins with, if it has any; None if the
-            words begin with it.
-
-    Returns:
-        The messages of all ranks, (ranks, words), and what to wait for before they are read; None
-        if they are there.
-    """
+    """Send a message to all ranks: one of the shard's headers, if it has any, unless the words
+    begin with it, and then the words, vectors that follow each other. Return the messages of all
+    ranks, (ranks, words), and what to wait for before they are read; None if they are there."""
     if header is not None and shard.headers is not None:
         words = (shard.headers[header], *words)
     first, *more = words

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import arguments, composite, operators, plan
+from .. import arguments, composite, operators, plan_losses
 from ..arguments import PLAIN, LossOptions
 from ..launch import Launch, checked, plans
 from ..layout import rows_along
@@ -90,7 +90,7 @@ def _plan_losses(
     )  # fmt: skip
     of_part: Callable[..., Any] = lambda x: partials(of, (x,))  # noqa: E731 - of no classes
     if x.numel():
-        of_part = plan_of(PARTIAL[of.name], (x,), 1, dtype, None, options.invariant)
+        of_part = plan_of(PARTIAL[of.name], (x,), 1, dtype)
     if each:
         return of_part, pack, losses, None
     parts = 1 if shard.over_rows else programs
@@ -156,7 +156,7 @@ class _CrossEntropy(Function):
         kernel = kernel or plans.keep(key, _plan_backward(x, g, shard, options))
         columns, found = kernel(*inputs)
         given = (numbers[0], columns, *found.unbind(0))
-        dx = plan.finish(GIVEN_GRADIENT, (x,), given, x.dtype, x if in_place else None)
+        dx = plan_losses.finish(GIVEN_GRADIENT, (x,), given, x.dtype, x if in_place else None)
         if in_place:
             torch.autograd.graph.increment_version(x)
         return dx, *others
@@ -200,7 +200,7 @@ def _by_operators(
         marked, zero = torch.where(kept, -2, -1), torch.zeros_like(each_row)
         scalars = scalars._replace(target=marked, at_target=zero, everywhere=each_row)
     op = DISTRIBUTION if q is not None else CROSS_ENTROPY_SMOOTHED if epsilon else SOFTMAX
-    found = Sums.apply(x, q, columns, of_target, op, shard, options.invariant, in_place)
+    found = Sums.apply(x, q, columns, of_target, op, shard, in_place)
     # Whatever an ignored row holds, its gradient is 0.
     numbers, m, *sums = [torch.where(kept, each, 1.0) for each in found]
     if of_target is not None:
@@ -232,21 +232,10 @@ def cross_entropy(
     in_place: bool,
     over_rows: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (loss, log-sum-exps), the same on all ranks.
-
-    Args:
-        function: the public function.
-        x, target, group, start, total, in_place: as in `triton_softmax.cross_entropy`; the group of
-            the shard of a `DTensor` may be None.
-        weight: of all classes, or of those of this rank.
-        options: what is asked for.
-        over_rows: of the shard of a `DTensor`, groups that have other rows: a mean is over theirs
-            as well.
-
-    Raises:
-        TypeError, ValueError, IndexError, RuntimeError: as `cross_entropy` of whole rows, and as
-            `agree`.
-    """
+    """Return (loss, log-sum-exps), the same on all ranks; with the errors of `cross_entropy` of
+    whole rows, and of `agree`. The weight is that of all classes, or of those of this rank. The
+    shard of a `DTensor` comes with `over_rows`, groups that have other rows, over which a mean is
+    as well; its group may be None."""
     if type(x) not in PLAIN:
         arguments.check_cut(x, group)
     if not (weight is None or type(weight) in PLAIN):
@@ -257,8 +246,7 @@ def cross_entropy(
     given = target.is_floating_point() and target.shape == x.shape
     more = ("probabilities" if given else tuple(target.shape), target.dtype)
     more += (None if weight is None else "weights", *options[1:5], *options[6:8])
-    invariant = options.invariant
-    shard = agree(group, "cross_entropy", x, dim, more, start, total, whole=invariant)
+    shard = agree(group, "cross_entropy", x, dim, more, start, total, whole=options.invariant)
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
     key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
@@ -275,24 +263,12 @@ def cross_entropy(
             if options.reduction != "none":  # those with other rows wait for the sums of these
                 _all_sums(torch.zeros(4, dtype=composite.accumulator(x.dtype)), shard, 1.0)
             raise
-    cut = None
-    if invariant and group is not None:
-        if weight is not None and len(weight) != shard.total:
-            weight = whole(weight, 0, shard)
-        if not (given or (weight is not None and options.label_smoothing)):
-            cut = cut_of(shard, x, target, weight)
-        if cut is None:
-            target = whole(target, dim, shard) if given else target
-            x, shard = whole(x, dim, shard), shard._replace(group=None, start=0)
-    if invariant:
-        named = options._asdict()
+    distribution = given or (weight is not None and options.label_smoothing)
+    if options.invariant:
+        named = {**options._asdict(), "inplace_backward": in_place, "return_lse": True}
+        named["loss_dtype"] = named.pop("dtype")
         del named["dim"], named["invariant"]
-        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": cut or True}
-        named |= {"inplace_backward": in_place, "return_lse": True}
-        if cut is None:
-            return function(x, target, weight, **named)
-        loss, lse = function(rows_along(x, dim), target.reshape(-1), weight, **named)
-        return loss.view(target.shape) if loss.dim() else loss, lse.view(target.shape)
+        return _in_every_batch(function, x, dim, target, weight, shard, distribution, named)
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -300,7 +276,6 @@ def cross_entropy(
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
-    distribution = given or (weight is not None and options.label_smoothing)
     if traced or distribution or not (on_gpu and len(rows)):
         apply = _by_operators
     else:
@@ -310,6 +285,27 @@ def cross_entropy(
     if len(shape) == 1:
         return result, lse
     return (result.view(shape) if options.reduction == "none" else result), lse.view(shape)
+
+
+def _in_every_batch(
+    function: Callable[..., Any], x: Tensor, dim: int, target: Tensor, weight: Tensor | None,
+    shard: Shard, distribution: Any, named: dict[str, Any],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """A batch-invariant call: that of one GPU, `named` its keywords, on this rank's part of the
+    rows if it can be cut, else on whole rows."""
+    cut, given = None, target.is_floating_point() and target.shape == x.shape
+    if shard.group is not None:
+        if weight is not None and len(weight) != shard.total:
+            weight = whole(weight, 0, shard)
+        cut = None if distribution else cut_of(shard, x, target, weight)
+        if cut is None:
+            target = whole(target, dim, shard) if given else target
+            x = whole(x, dim, shard)
+    if cut is None:
+        return function(x, target, weight, **named, batch_invariant=True)
+    flat = target.reshape(-1)
+    loss, lse = function(rows_along(x, dim), flat, weight, **named, batch_invariant=cut)
+    return loss.view(target.shape) if loss.dim() else loss, lse.view(target.shape)
 
 
 def token_logprobs(
@@ -359,7 +355,7 @@ def token_logprobs(
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
     columns = columns_here(flat, rows.shape[1], shard.start)
     op = ENTROPY if entropy else SOFTMAX
-    at_tokens, m, d, *a = Sums.apply(rows, None, columns, None, op, shard, invariant, in_place)
+    at_tokens, m, d, *a = Sums.apply(rows, None, columns, None, op, shard, in_place)
     # eq: log-probability, entropy-from-summary
     log_d = d.log()
     entropies = log_d - a[0] / d if entropy else log_d.detach()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import composite, operators, plan
+from .. import composite, operators, plan_losses
 from ..arguments import PLAIN, cast, check_cut, check_dim, check_int, check_modifiers_of_part
 from ..layout import rows_along
 from ..operations.logsumexp import LOGSUMEXP
@@ -35,9 +35,7 @@ def dtensors() -> Any:
     return dtensor
 
 
-def _over_ranks(
-    inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backward: bool, invariant: bool
-) -> Tensor:
+def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backward: bool) -> Tensor:
     """Return the elements of an operation, for matrices of which other ranks have other columns.
 
     Each block of rows is summarised and its message sent; it is finished while that of the next is
@@ -45,20 +43,20 @@ def _over_ranks(
     """
     x = inputs[0]
     compiling = torch.compiler.is_compiling()
-    if not (compiling or invariant) and shard.group in symmetric_memory.buffers:
+    if not compiling and shard.group in symmetric_memory.buffers:
         if symmetric_memory.takes(shard, x):
             return symmetric_memory.run(op, inputs, shard)
     if not len(x):
         return torch.empty_like(x, memory_format=torch.contiguous_format)
     one = len(shard.blocks) == 1
     y = None if one else torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    finish = operators.finish if compiling else plan.finish
+    finish = operators.finish if compiling else plan_losses.finish
     of, sent = SOFTMAX if op is LOG_SOFTMAX else op, None
     for block in (*shard.blocks, None):
         waiting, sent = sent, None
         if block is not None:
             rows = inputs if one else tuple([each[block] for each in inputs])
-            sent = block, rows, send(partials(of, rows, invariant), shard, int(backward))
+            sent = block, rows, send(partials(of, rows), shard, int(backward))
         if waiting is not None:
             at, rows, message = waiting
             # eq: merge
@@ -72,20 +70,20 @@ class _Normalized(Function):
     """Softmax or log-softmax of the rows of a matrix."""
 
     @staticmethod
-    def forward(ctx, x, shard: Shard, log: bool, invariant: bool):
+    def forward(ctx, x, shard: Shard, log: bool):
         op = LOG_SOFTMAX if log else SOFTMAX
-        y = _over_ranks((x.detach(),), op, shard, False, invariant)
+        y = _over_ranks((x.detach(),), op, shard, False)
         ctx.save_for_backward(y)
-        ctx.arguments = shard, log, invariant
+        ctx.arguments = shard, log
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
-        shard, log, invariant = ctx.arguments
+        shard, log = ctx.arguments
         op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
-        return _over_ranks((y, dy), op, shard, True, invariant), None, None, None
+        return _over_ranks((y, dy), op, shard, True), None, None
 
 
 def normalize(
@@ -99,18 +97,9 @@ def normalize(
     modifiers: tuple[Any, ...] | None = None,
     out: Any = None,
 ) -> Any:
-    """Return softmax or log-softmax: the part of it that this rank has, or a `DTensor`.
-
-    Args:
-        function: the public function.
-        x, group, dim, dtype, implementation, out: its arguments.
-        invariant: whether the call is batch-invariant.
-        modifiers: its arguments of the names in `Modifiers`, in that order. PyTorch's operators
-            apply them to this rank's part first.
-
-    Raises:
-        TypeError, ValueError, NotImplementedError: as `check_cut` and `check_modifiers_of_part`.
-    """
+    """Return softmax or log-softmax: the part of it that this rank has, or a `DTensor`. PyTorch's
+    operators apply the modifiers, in the order of `Modifiers`, to this rank's part first. See
+    `check_cut` and `check_modifiers_of_part` for the errors."""
     if type(x) not in PLAIN or implementation is not None or modifiers is not None:
         check_cut(x, group, implementation, modifiers, out)
     if group is None:
@@ -136,10 +125,10 @@ def normalize(
             x = torch.where(given.where, x, -torch.inf)
         gone = x == -torch.inf if given.safe else None
     pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
-    options = ("batch-invariant",) * invariant + ("words are pushed",) * pushed
+    options = ("words are pushed",) * pushed
     shard = agree(group, name, x, dim, options, where=pushed)
     rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
-    y = _Normalized.apply(rows, shard, name == "log_softmax", invariant)
+    y = _Normalized.apply(rows, shard, name == "log_softmax")
     if rows is not x:
         y = y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous().view(shape)
     if gone is not None:
@@ -166,7 +155,7 @@ def logsumexp(
         return lse.unsqueeze(dim) if keepdim and shape else lse
     if invariant:
         return function(whole(x, dim, shard), dim, keepdim and bool(shape), batch_invariant=True)
-    _, m, d = Sums.apply(rows_along(x, dim), None, None, None, LOGSUMEXP, shard, invariant, False)
+    _, m, d = Sums.apply(rows_along(x, dim), None, None, None, LOGSUMEXP, shard, False)
     # eq: lse-from-summary
     lse = (m + d.log()).to(x.dtype).view(shape[:dim] + shape[dim + 1 :])
     return lse.unsqueeze(dim) if keepdim and shape else lse

@@ -196,13 +196,8 @@ def shared(n_words: int, group: Any, device: torch.device) -> tuple[list[Tensor]
 
 
 class Buffers:
-    """Where the ranks of a group push their words: three buffers on every rank, in turn.
-
-    Args:
-        group: the group.
-        device: of this rank.
-        timeout: seconds until a rank is missed.
-    """
+    """Where the ranks of a group push their words: three buffers on every rank, in turn. A rank is
+    missed after `timeout` seconds."""
 
     def __init__(self, group: Any, device: torch.device, timeout: float):
         self.group, self.device, self.timeout = group, device, timeout

@@ -50,7 +50,7 @@ def cut_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Cut | None:
     `more` are the other tensors of the call."""
     given = [x, *[each for each in more if each is not None]]
     world = 1 if shard.group is None else shard.group.size()
-    ours = arguments.by_kernels(x) and nobody_watches(*given) and x.numel() > 0
+    ours = arguments.by_kernels(x) and nobody_watches(*given)
     split = shard.total <= space.MAX_SPLIT_COLS and x.dtype != torch.float64
     parts = space.parts_of(shard.total) if split else 1
     if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):

@@ -9,20 +9,21 @@ import itertools
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from .. import arguments
 from ..arguments import DTYPES
+from ..launch import plans
 from ..operations.logsumexp import LOGSUMEXP
+from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from ..plan import plan_of, run_one
+from ..plan import key_of, make_plan, run_one
 from .handle import LOCK, Handle, Replacement
 
-Call: TypeAlias = tuple[tuple[Tensor, ...], int, torch.dtype | None]
-"""The inputs, the dimension and the dtype of a call of `plan_of`."""
+Options: TypeAlias = tuple[int, torch.dtype | None]
 
 
 class OperatorsHandle(Handle):
@@ -61,24 +62,24 @@ def torch_operators(batch_invariant: bool = False) -> Handle:
     return OperatorsHandle(batch_invariant)
 
 
-# What a call computes, from the operator's arguments, of which PyTorch leaves out trailing
-# defaults; None if it is not one for us.
+# The dimension and the dtype of a call, from the operator's arguments, of which PyTorch leaves out
+# trailing defaults; None if it is not one for us.
 
 
-def _forward(x: Tensor, dim: int, half_to_float: bool) -> Call | None:
+def _forward(x: Tensor, dim: int, half_to_float: bool) -> Options | None:
     if not _takes(x, dim) or (half_to_float and x.dtype != torch.float16):
         return None
-    return (x,), dim, torch.float32 if half_to_float else None
+    return dim, torch.float32 if half_to_float else None
 
 
-def _backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Call | None:
+def _backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Options | None:
     alike = (dy.dtype, dy.shape, dy.device) == (y.dtype, y.shape, y.device)
     fits = dtype == y.dtype or (y.dtype, dtype) == (torch.float32, torch.float16)
-    return ((y, dy), dim, dtype) if alike and fits and _takes(y, dim) else None
+    return (dim, dtype) if alike and fits and _takes(y, dim) else None
 
 
-def _logsumexp(x: Tensor, dims: list[int], keepdim: bool = False) -> Call | None:
-    return ((x,), dims[0], None) if len(dims) == 1 and _takes(x, dims[0]) else None
+def _logsumexp(x: Tensor, dims: list[int], keepdim: bool = False) -> Options | None:
+    return (dims[0], None) if len(dims) == 1 and _takes(x, dims[0]) else None
 
 
 def _takes(x: Tensor, dim: int) -> bool:
@@ -86,7 +87,7 @@ def _takes(x: Tensor, dim: int) -> bool:
     return x.dtype in DTYPES and -n <= dim < n and x.numel() > 0
 
 
-OPERATORS = {
+OPERATORS: dict[str, tuple[Operation, Callable[..., Options | None]]] = {
     "aten::_softmax": (SOFTMAX, _forward),
     "aten::_log_softmax": (LOG_SOFTMAX, _forward),
     "aten::_softmax_backward_data": (SOFTMAX_VJP, _backward),
@@ -97,24 +98,39 @@ OPERATORS = {
 
 def _kernel(name: str, key: str) -> Callable[..., Tensor]:
     """Return the kernel of an operator for a dispatch key. PyTorch passes the keys of the call
-    first, for the kernel that was there before."""
-    op, call_of = OPERATORS[name]
+    first, for the kernel that was there before. Only a new kind of call is checked: the key of its
+    plan has all that the checks read."""
+    op, options_of = OPERATORS[name]
 
-    def kernel(keys: torch.DispatchKeySet, *given: Any) -> Tensor:
-        handle = cast("OperatorsHandle | None", operators.answering())
-        if handle is None or (call := call_of(*given)) is None:
-            return _as_before(name, key, keys, given)
-        inputs, dim, dtype = call
-        invariant = handle.batch_invariant or bool(arguments.contexts)
-        if len(inputs) == 1:
-            y = run_one(op, inputs[0], dim, dtype, None, invariant)
-        else:
-            y = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs)
-        handle.count(name)
-        keepdim = op is LOGSUMEXP and given[2:] == (True,)
-        return y.unsqueeze(dim) if keepdim else y
+    def plan_new(x: Tensor, _: str, invariant: bool, *given: Any) -> Any:
+        inputs, options = (*given[: op.inputs - 1], x), options_of(x, *given)
+        return None if options is None else make_plan(op, inputs, *options, None, invariant)
 
-    return kernel
+    def forward(keys: torch.DispatchKeySet, x: Tensor, dim: Any, *rest: bool) -> Tensor:
+        handles: Any = operators.handles
+        if handles:
+            invariant = handles[-1].batch_invariant or arguments.contexts > 0
+            head = (name, invariant, tuple(dim) if op is LOGSUMEXP else dim, *rest)
+            y = run_one(x, head, plan_new)
+            if y is not None:
+                handles[-1].count(name)
+                return y.unsqueeze(dim[0]) if op is LOGSUMEXP and rest == (True,) else y
+        return _as_before(name, key, keys, (x, dim, *rest))
+
+    def backward(keys: torch.DispatchKeySet, dy: Tensor, y: Tensor, *rest: Any) -> Tensor:
+        handles: Any = operators.handles
+        if handles:
+            invariant = handles[-1].batch_invariant or arguments.contexts > 0
+            call = key_of((name, invariant, *rest), (dy, y))
+            plan = plans.get(call)
+            if plan is None and (made := plan_new(dy, name, invariant, y, *rest)) is not None:
+                plan = plans.keep(call, made)
+            if plan is not None:
+                handles[-1].count(name)
+                return plan(y, dy)
+        return _as_before(name, key, keys, (dy, y, *rest))
+
+    return forward if op.inputs == 1 else backward
 
 
 _before: dict[tuple[str, str], Any] = {}

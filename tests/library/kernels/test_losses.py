@@ -5,12 +5,13 @@ import torch
 
 from geometries import FORMS, Form, as_on_a_gpu, split_rows
 from kernel_cases import DEVICE, INTERPRETED, NAN, assert_result, matrix, operands, quiet
-from triton_softmax import composite, operations, plan
+from triton_softmax import composite, operations
 from triton_softmax.arguments import LossOptions
 from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
 from triton_softmax.operations.cross_entropy import DISTRIBUTION, GIVEN_GRADIENT
 from triton_softmax.operations.token_statistics import GIVEN_TOKENS_GRADIENT
+from triton_softmax.plan_losses import finish
 
 pytestmark = quiet
 
@@ -98,7 +99,7 @@ def test_gradients_from_known_summaries(op):
     target = torch.tensor([0, -1, N_COLS - 1], device=DEVICE)
     numbers = (x.amax(1), target, *torch.rand(3, 3, dtype=torch.float64).to(DEVICE))
     columns = (each[:, None] for each in numbers)
-    torch.testing.assert_close(plan.finish(op, (x,), numbers, x.dtype), FINISH_OF[op](x, *columns))
+    torch.testing.assert_close(finish(op, (x,), numbers, x.dtype), FINISH_OF[op](x, *columns))
 
 
 @pytest.mark.parametrize("name", composite.RESCALE_OF)
