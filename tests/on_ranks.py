@@ -531,7 +531,7 @@ def in_any_company(group, name: str) -> None:
         target_too = (target[rows],) if name == "token_logprobs" else ()
         return getattr(triton_softmax, name)(x, *target_too, **more)
 
-    asked, planners = [], {"make_plan": plan, "_plan_losses": plan_losses}
+    asked, planners = [], {"make_plan": plan, "_plan_tokens": plan_losses}
     planned = {which: getattr(module, which) for which, module in planners.items()}
 
     def noted(which, *given):
