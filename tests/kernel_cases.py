@@ -11,6 +11,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _get_np
 
 import probe
 import triton_softmax
+from softmax_bench.providers import name_of
 from triton_softmax import arguments, composite
 from triton_softmax.config import measured
 from triton_softmax.operations import OPERATIONS
@@ -274,16 +275,8 @@ def backward(
 
 
 def launched(plan) -> tuple[str, ...]:
-    """The kernels that a plan launches; of `tile`, which of its two forms it is."""
-    names = []
-    for launch in plan.launches:
-        name = launch.kernel.__name__
-        if name == "tile_kernel":
-            edges = launch.constants["HOW"].edges
-            name = "aligned_rows_kernel" if edges else "packed_rows_kernel"
-        names.append(name)
-    assert len(plan.kernels) == len(names)
-    return tuple(names)
+    """The kernels that a plan launches, by their geometries."""
+    return tuple(map(name_of, plan.launches))
 
 
 def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):

@@ -393,11 +393,19 @@ def choosing(choose: Callable[..., Any]) -> AbstractContextManager:
     return patch.object(imported("triton_softmax.plan"), "chosen", choose)
 
 
+def name_of(launch: Any) -> str:
+    """The kernel of a launch; where one has two geometries, by that of the launch."""
+    name = launch.kernel.__name__
+    if name != "tile_kernel":
+        return name
+    return "aligned_rows_kernel" if launch.constants["HOW"].edges else "packed_rows_kernel"
+
+
 def kernels(case: Case, t: Tensors, name: str) -> list[str]:
-    """The kernels that a call of ours launches, by name, each once."""
+    """The kernels that a call of ours launches, by `name_of`, each once."""
     if name in imported("softmax_tutorial.ladder").RUNGS:
         direction = "backward" if case.direction == "backward" else "forward"
         # The naive rung launches PyTorch's kernels, and none of ours.
         return [] if name == "naive" else [f"softmax_{direction}_{name}_kernel"]
     plan_of, kernel = imported("triton_softmax.plan").plan_of, None if name == CHOOSER else name
-    return list(dict.fromkeys(plan_of(*arguments(case, t), kernel).kernels))
+    return list(dict.fromkeys(map(name_of, plan_of(*arguments(case, t), kernel).launches)))

@@ -39,30 +39,6 @@ def check_rows(*tensors: torch.Tensor) -> tuple[int, int]:
     return n_rows, n_cols
 
 
-def forward_operands(
-    x: torch.Tensor, out_dtype: torch.dtype | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(x, y) for a forward kernel, y contiguous and uninitialised.
-
-    The kernel rounds x to the type of y as it reads; only between float64 and the other types x is
-    converted beforehand, so that a kernel computes either in float64 or in float32.
-    """
-    out_dtype = out_dtype or x.dtype
-    if torch.float64 in (x.dtype, out_dtype):
-        x = x.to(out_dtype)
-    return x, torch.empty(x.shape, dtype=out_dtype, device=x.device)
-
-
-def backward_operands(
-    y: torch.Tensor, dy: torch.Tensor, in_dtype: torch.dtype | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(y, dy, dx) for a backward kernel, dx contiguous and uninitialised.
-
-    dx has `in_dtype` unless float64 meets another type: then it has the type of y, and the launcher
-    converts it afterwards.
-    """
-    in_dtype = in_dtype or y.dtype
-    if torch.float64 in (y.dtype, dy.dtype, in_dtype):
-        dy = dy.to(y.dtype)
-        in_dtype = y.dtype
-    return y, dy, torch.empty(y.shape, dtype=in_dtype, device=y.device)
+def result_like(x: torch.Tensor) -> torch.Tensor:
+    """A contiguous matrix of the same shape and dtype, uninitialised."""
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -19,32 +19,25 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def softmax_forward(
-    x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmax_forward(x: torch.Tensor, *, log: bool = False) -> torch.Tensor:
     """Softmax along the rows of a matrix, one PyTorch operation after the other.
 
     Args:
         x: matrix (n_rows, n_cols).
         log: return log-softmax.
-        out_dtype: dtype of the result, to which x is rounded first; by default that of x.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: x is not such a matrix.
     """
     check_rows(x)
-    out_dtype = out_dtype or x.dtype
-    x = x.to(out_dtype).to(_accumulator(out_dtype))
-    y = reference.log_softmax_naive_torch(x) if log else reference.softmax_naive_torch(x)
-    return y.to(out_dtype).contiguous()
+    softmax = reference.log_softmax_naive_torch if log else reference.softmax_naive_torch
+    return softmax(x.to(_accumulator(x.dtype))).to(x.dtype).contiguous()
 
 
-def softmax_backward(
-    y: torch.Tensor, dy: torch.Tensor, *, log: bool = False, in_dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmax_backward(y: torch.Tensor, dy: torch.Tensor, *, log: bool = False) -> torch.Tensor:
     """Gradient at the input of a softmax along the rows of a matrix, one PyTorch operation after
     the other.
 
@@ -52,10 +45,9 @@ def softmax_backward(
         y: output of the forward pass, matrix (n_rows, n_cols).
         dy: gradient with respect to it, same shape.
         log: y is log-softmax.
-        in_dtype: dtype of the result; by default that of y.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: y or dy is not such a matrix, or their shapes differ.
@@ -63,5 +55,4 @@ def softmax_backward(
     check_rows(y, dy)
     acc_dtype = _accumulator(y.dtype)
     vjp = reference.log_softmax_vjp_torch if log else reference.softmax_vjp_torch
-    dx = vjp(y.to(acc_dtype), dy.to(acc_dtype))
-    return dx.to(y.dtype).to(in_dtype or y.dtype).contiguous()
+    return vjp(y.to(acc_dtype), dy.to(acc_dtype)).to(y.dtype).contiguous()

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softmax_tutorial.matrices import backward_operands, check_rows, forward_operands
+from softmax_tutorial.matrices import check_rows, result_like
 from triton_softmax.kernels.device.monoid import exp_shifted
 
 MAX_COLS = 1 << 20
@@ -155,25 +155,22 @@ def _block_for(n_cols: int) -> int:
     return triton.next_power_of_2(n_cols)
 
 
-def softmax_forward(
-    x: torch.Tensor, *, log: bool = False, out_dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmax_forward(x: torch.Tensor, *, log: bool = False) -> torch.Tensor:
     """Softmax along the rows of a matrix, one program per row.
 
     Args:
         x: matrix (n_rows, n_cols), column stride 1, any row stride.
         log: return log-softmax.
-        out_dtype: dtype of the result, to which x is rounded first; by default that of x.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: x is not such a matrix, or has more than `MAX_COLS` columns.
     """
     n_rows, n_cols = check_rows(x)
     block_size = _block_for(n_cols)
-    x, y = forward_operands(x, out_dtype)
+    y = result_like(x)
     softmax_forward_single_block_kernel[(n_rows,)](
         x,
         y,
@@ -187,19 +184,16 @@ def softmax_forward(
     return y
 
 
-def softmax_backward(
-    y: torch.Tensor, dy: torch.Tensor, *, log: bool = False, in_dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmax_backward(y: torch.Tensor, dy: torch.Tensor, *, log: bool = False) -> torch.Tensor:
     """Gradient at the input of a softmax along the rows of a matrix, one program per row.
 
     Args:
         y: output of the forward pass, matrix (n_rows, n_cols), column stride 1, any row stride.
         dy: gradient with respect to it, likewise.
         log: y is log-softmax.
-        in_dtype: dtype of the result; by default that of y.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: y or dy is not such a matrix, their shapes differ, or they have more than
@@ -207,7 +201,7 @@ def softmax_backward(
     """
     n_rows, n_cols = check_rows(y, dy)
     block_size = _block_for(n_cols)
-    y, dy, dx = backward_operands(y, dy, in_dtype)
+    dx = result_like(y)
     softmax_backward_single_block_kernel[(n_rows,)](
         y,
         dy,
@@ -220,4 +214,4 @@ def softmax_backward(
         BLOCK_SIZE=block_size,
         num_warps=num_warps_for_block(block_size),
     )
-    return dx.to(in_dtype or y.dtype)
+    return dx

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softmax_tutorial.matrices import check_rows, forward_operands
+from softmax_tutorial.matrices import check_rows, result_like
 from softmax_tutorial.two_loops import (
     softmax_backward as softmax_backward,
 )  # the backward pass has no maximum to find: two loops are all it has
@@ -89,7 +89,6 @@ def softmax_forward(
     x: torch.Tensor,
     *,
     log: bool = False,
-    out_dtype: torch.dtype | None = None,
     block_rows: int = 1,
     block_cols: int = 4096,
 ) -> torch.Tensor:
@@ -98,18 +97,17 @@ def softmax_forward(
     Args:
         x: matrix (n_rows, n_cols), column stride 1, any row stride.
         log: return log-softmax.
-        out_dtype: dtype of the result, to which x is rounded first; by default that of x.
         block_rows: rows per program, a power of two.
         block_cols: columns per tile, a power of two.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: x is not such a matrix.
     """
     n_rows, n_cols = check_rows(x)
-    x, y = forward_operands(x, out_dtype)
+    y = result_like(x)
     grid = (triton.cdiv(n_rows, block_rows),)
     block_cols = min(block_cols, triton.next_power_of_2(n_cols))
     softmax_forward_three_loops_kernel[grid](

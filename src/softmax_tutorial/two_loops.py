@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softmax_tutorial.matrices import backward_operands, check_rows, forward_operands
+from softmax_tutorial.matrices import check_rows, result_like
 from triton_softmax.kernels.device.monoid import exp_shifted, merge
 
 
@@ -179,7 +179,6 @@ def softmax_forward(
     x: torch.Tensor,
     *,
     log: bool = False,
-    out_dtype: torch.dtype | None = None,
     block_rows: int = 1,
     block_cols: int | None = None,
 ) -> torch.Tensor:
@@ -188,18 +187,17 @@ def softmax_forward(
     Args:
         x: matrix (n_rows, n_cols), column stride 1, any row stride.
         log: return log-softmax.
-        out_dtype: dtype of the result, to which x is rounded first; by default that of x.
         block_rows: rows per program, a power of two.
         block_cols: columns per tile, a power of two; None lets the tuner choose.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: x is not such a matrix.
     """
     n_rows, n_cols = check_rows(x)
-    x, y = forward_operands(x, out_dtype)
+    y = result_like(x)
     grid = (triton.cdiv(n_rows, block_rows),)
     arguments = (x, y, x.stride(0), y.stride(0), n_rows, n_cols)
     _launch(
@@ -218,7 +216,6 @@ def softmax_backward(
     dy: torch.Tensor,
     *,
     log: bool = False,
-    in_dtype: torch.dtype | None = None,
     block_rows: int = 1,
     block_cols: int | None = None,
 ) -> torch.Tensor:
@@ -228,18 +225,17 @@ def softmax_backward(
         y: output of the forward pass, matrix (n_rows, n_cols), column stride 1, any row stride.
         dy: gradient with respect to it, likewise.
         log: y is log-softmax.
-        in_dtype: dtype of the result; by default that of y.
         block_rows: rows per program, a power of two.
         block_cols: columns per tile, a power of two; None lets the tuner choose.
 
     Returns:
-        A contiguous matrix of the same shape.
+        A contiguous matrix of the same shape and dtype.
 
     Raises:
         ValueError: y or dy is not such a matrix, or their shapes differ.
     """
     n_rows, n_cols = check_rows(y, dy)
-    y, dy, dx = backward_operands(y, dy, in_dtype)
+    dx = result_like(y)
     grid = (triton.cdiv(n_rows, block_rows),)
     arguments = (y, dy, dx, y.stride(0), dy.stride(0), dx.stride(0), n_rows, n_cols)
     _launch(
@@ -250,4 +246,4 @@ def softmax_backward(
         block_rows=block_rows,
         block_cols=block_cols,
     )
-    return dx.to(in_dtype or y.dtype)
+    return dx

@@ -11,8 +11,10 @@ import torch
 
 from softmax_bench import (
     inputs,
+    invariance,
     measure,
     providers,
+    report,
     results,
     roster,
     runner,
@@ -33,11 +35,13 @@ class MadeUpTimer:
     flush_bytes = 0
 
     def __init__(self):
-        self.calls = 0
+        self.calls, self.called = 0, []
 
     def __call__(self, call, cold=True):
         self.calls += 1
-        call()
+        if call not in self.called:
+            self.called.append(call)
+            call()
         return [10.0, 12.0, 11.0]
 
 
@@ -69,20 +73,38 @@ def case(suite="forward", shape=(2, 5), who=(COPY, "torch"), **more):
 def test_a_row_holds_everything_on_a_line_and_keeps_to_the_schema(tmp_path):
     out = tmp_path / "data.json"
     run, _, said = start(out)
-    run.run([case(who=(COPY, "torch", "naive", "packed_rows"))])
+    run.run([case(who=(COPY, "torch", "naive"))])
     data = schema.load(out)
-    copy, torch_row, naive, packed = data["rows"]
-    assert sum('"case"' in line for line in out.read_text().splitlines()) == 4
+    copy, torch_row, naive = data["rows"]
+    assert sum('"case"' in line for line in out.read_text().splitlines()) == 3
     assert torch_row["us"] == {"p20": 10.0, "p50": 11.0, "p80": 12.0}
     assert torch_row["samples"] == 3 * runner.TURNS
     assert torch_row["us_turns"] == [11.0] * runner.TURNS
     assert torch_row["bytes"] == 2 * 2 * 5 * 4
     assert torch_row["max_rel_error"] < 1e-6
     assert naive["status"] == "ok" and naive["kernels"] == []
-    assert packed["kernels"] == ["tile_kernel"]
     assert copy["max_rel_error"] is None
     assert data["environment"]["commit"] == "0123456789"
     assert "forward/softmax/forward/float32/2x5" in said[1]
+
+
+@pytest.mark.parametrize(
+    "geometry, shape, more",
+    [
+        ("packed_rows", (2, 16), {"who": ("triton_softmax", "packed_rows")}),
+        ("packed_rows", (2, 5), {"who": ("packed_rows",)}),
+        ("aligned_rows", (3, 129), {"who": ("triton_softmax", "aligned_rows")}),
+        ("split_rows", (2, 9), {"who": ("split_rows",)}),
+        ("strided", (4, 9), {"who": ("triton_softmax",), "dim": 0}),
+    ],
+)
+def test_a_row_names_the_geometry_that_was_planned(geometry, shape, more, tmp_path):
+    """Of two that share a kernel, too, forward and backward."""
+    cases = [case(shape=shape, direction=way, **more) for way in ("forward", "backward")]
+    rows = measured(tmp_path, cases)
+    assert len(rows) == 2 * len(more["who"])
+    for row in rows:
+        assert (row["status"], row["kernels"]) == ("ok", [f"{geometry}_kernel"]), row
 
 
 @pytest.mark.parametrize(
@@ -307,6 +329,17 @@ def test_a_call_in_a_loop_is_called_until_the_time_is_up():
         calls.clear()
         each = measure.in_a_loop(lambda us=us: call(us), lambda: None)
         assert us <= each and 5 <= len(calls) - 3 <= at_most
+
+
+def test_batch_invariance_is_timed_in_turn():
+    """By every kind of call, of which each is made on small tensors."""
+    timer = MadeUpTimer()
+    kinds = {(each.op, each.direction, each.dim): each for each in invariance.cases().values()}
+    for each in kinds.values():
+        small = replace(each, shape=(3, 9))
+        found = invariance.measured(small, timer, inputs.Inputs("cpu", seed=0))
+        assert found == {"plain_us": 11.0, "invariant_us": 11.0, "ratio": 1.0}
+    assert timer.calls == 2 * report.TURNS * len(kinds) and len(kinds) > 4
 
 
 def test_a_run_is_of_one_machine_and_one_commit(tmp_path):

@@ -294,11 +294,6 @@ def test_the_verdict_stands_right_after_the_shape(made):
 def test_few_rows_and_losses_say_what_a_call_takes_in_a_loop(made):
     for suite, said in (("few_rows", True), ("loss_head", True), ("log_softmax", False)):
         assert (">in a loop: ours<" in page_of(made, suite)) == said
-    rows = data(("few_rows",))["rows"]
-    for each in rows:
-        each["us_loop"] = 6.0 if each["provider"] == CHOOSER else 9.0
-    stand = of_rows(rows)
-    assert set(stand.looped) == {1.5} and len(stand.looped) == stand.cases
 
 
 def test_a_row_without_a_result_links_to_its_reason(made):

@@ -6,9 +6,10 @@ import html
 import re
 
 import pytest
+from markdown import Markdown
 
-from site_build import ROOT, html_of, read
-from softmax_site import equations, markdown, modules
+from site_build import ROOT, html_of, read, site_config
+from softmax_site import equations, modules
 
 
 def test_the_site_builds_strictly_without_torch_triton_and_network(site):
@@ -54,14 +55,6 @@ def test_every_comment_that_names_an_equation_is_in_the_index():
     ]
     indexed = {lines.where for each in equations.load(ROOT) for lines in each.code}
     assert written and set(written) == indexed
-
-
-def test_every_equation_is_on_its_page_and_in_the_index(site):
-    registry = equations.load(ROOT)
-    index = read(site / "reference/equations/index.html").anchors
-    for equation in registry.equations.values():
-        assert equation.anchor in read(site / html_of(equation.page)).anchors
-        assert f"index-{equation.label}" in index
 
 
 def test_equations_lead_to_their_code_and_test_and_back(site):
@@ -143,6 +136,16 @@ def test_the_mathematics_font_has_every_character_of_a_formula(site):
             assert not lacking, f"{page.relative_to(site)}: {lacking}"
 
 
-def test_latex_that_cannot_be_shown_stops_the_build():
-    with pytest.raises(markdown.EquationError, match="nosuchcommand"):
-        markdown.to_mathml(r"\nosuchcommand{x}", display=True)
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        (r"The sum $\nosuchcommand{x}$.", "nosuchcommand"),
+        (r"By \eqref{nowhere}.", "no equation is labelled 'nowhere'"),
+        ('--8<-- "src/softmax_tutorial/reference.py:nowhere"', "nowhere.* could not be"),
+    ],
+)
+def test_what_a_page_cannot_show_stops_its_conversion(text, error):
+    config = site_config()
+    page = Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
+    with pytest.raises(Exception, match=error):
+        page.convert(text)

@@ -298,6 +298,7 @@ class Sheet:
         self.check = names["check"]
         self.solution = solution
         self.wrong = [(self._variant(*each[:-1]), each[-1]) for each in names["WRONG"]]
+        self.symptoms: dict = {}  # of these, once they have run
 
     def _variant(self, old, new=None):
         if new is None:
@@ -347,9 +348,12 @@ class Sheet:
     def remark(self, error, run, lab):
         """What is known of an answer that is wrong in this way."""
         symptom = _symptom(error)
-        for variant, remark in self.wrong:
-            found = self.failure(variant, run, lab)[1]
-            if found and _symptom(found) == symptom:
+        for place, (variant, remark) in enumerate(self.wrong):
+            ran = place, type(lab)
+            if ran not in self.symptoms:
+                found = self.failure(variant, run, lab)[1]
+                self.symptoms[ran] = found and _symptom(found)
+            if self.symptoms[ran] == symptom:
                 return remark
         return error.why if isinstance(error, Wrong) else ""
 

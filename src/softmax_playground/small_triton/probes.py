@@ -23,7 +23,7 @@ def words(text):
     >>> words("m_new, (d, _)")
     ['m_new', 'd', '_']
     """
-    kept = "".join([c if c.isalpha() or c.isdigit() or c == "_" else " " for c in text])
+    kept = "".join([c if _in_word(c) else " " for c in text])
     return [word for word in kept.split() if not word[0].isdigit()]
 
 
@@ -42,7 +42,7 @@ def statements(code, path=""):
         if ends and start is not None:
             text = code[start:i].rstrip()
             at = (first, first + text.count("\n"), path)
-            before = code[:start].split("\n")[-1]
+            before = code[code.rfind("\n", 0, start) + 1 : start]
             indent = len(before) - len(before.lstrip())
             found.append(Statement(text, _word(text), indent, start, start + len(text), at, equals))
             start = equals = None
@@ -73,14 +73,34 @@ def statements(code, path=""):
     return found
 
 
+def _in_word(c):
+    return c.isalpha() or c.isdigit() or c == "_"
+
+
 def _word(text):
-    return (words(text) or [""])[0] if text[0].isalpha() else text[0]
+    """What a statement begins with.
+
+    >>> _word("if_so = 1"), _word("if(a)"), _word("@triton.jit")
+    ('if_so', 'if', '@')
+    """
+    end = 1
+    while text[0].isalpha() and _in_word(text[end : end + 1]):
+        end += 1
+    return text[:end]
+
+
+_read = {}
+"""The statements of the last texts: a cell's kernel runs on several inputs."""
 
 
 def by_kernel(code, path=""):
     """(the `def` of the jitted function around it, or None; the statement), of all in a text."""
+    if (code, path) not in _read:
+        if len(_read) == 4:
+            _read.clear()
+        _read[code, path] = statements(code, path)
     head, jitted = None, False
-    for each in statements(code, path):
+    for each in _read[code, path]:
         head = None if head is not None and each.indent <= head.indent else head
         yield head, each
         head = each if head is None and jitted and each.word == "def" else head

@@ -19,10 +19,10 @@ def used(text):
     return found
 
 
-def refused(code):
+def refused(code, path=""):
     """(what Triton refuses, its line) of the first such thing in a jitted function, or None."""
     plain, kernels = {}, {}
-    for head, each in by_kernel(code):
+    for head, each in by_kernel(code, path):
         if head is not None:
             kernels.setdefault(head, []).append(each)
         elif each.word == "def":

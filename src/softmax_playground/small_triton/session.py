@@ -80,7 +80,7 @@ def _again(request):
         for old, new in pairs:
             texts = [text.replace(old, new) for text in texts if "".join(texts).count(old) == 1]
         if texts:
-            names, trace, error, *_ = _ran(request, texts, unread=memory.INF)
+            names, trace, error, *_ = _ran(request, texts, again=True)
             other = verdict.judge(request["right"], names, trace) if not error else {"right": False}
             if not other["right"]:
                 why = error["message"] if error else other["says"].split(": ", 1)[1]
@@ -88,10 +88,10 @@ def _again(request):
     return None
 
 
-def _ran(request, texts, unread=memory.NAN):
+def _ran(request, texts, again=False):
     """What texts have defined, the trace, the error or None, what was printed, and what shown."""
     printed, shown, error = [], [], None
-    access.NAN = unread
+    access.NAN = memory.INF if again else memory.NAN
 
     def write(*values, sep=" ", end="\n", **_):
         printed.append(sep.join([str(value) for value in values]) + end)
@@ -104,7 +104,7 @@ def _ran(request, texts, unread=memory.NAN):
             for name, module in request.get("given", {}).items():
                 names[name] = _library[module][name]
             for i in range(len(texts)):
-                says = refused(texts[i])
+                says = None if again else refused(texts[i], f"<text {i}>")
                 if says:
                     error = {"text": i, "line": says[1], "message": says[0]}
                     break

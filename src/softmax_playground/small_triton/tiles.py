@@ -241,7 +241,10 @@ def promoted(a, b):
 
 def common_shape(*shapes):
     """The shape that all of them broadcast to."""
-    rank = builtins.max([len(shape) for shape in shapes])
+    found = builtins.max(shapes, key=len)
+    if not [1 for shape in shapes if shape != found and shape != ()]:
+        return tuple(found)
+    rank = len(found)
     found = [1] * rank
     for shape in shapes:
         for i, size in enumerate((1,) * (rank - len(shape)) + tuple(shape)):
@@ -254,6 +257,8 @@ def common_shape(*shapes):
 
 def spread(tile, shape):
     """The numbers of a tile, broadcast to a shape."""
+    if tile.shape == shape:
+        return tile.data
     count = 1
     for size in shape:
         count *= size

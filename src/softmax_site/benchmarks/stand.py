@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from softmax_bench.report import answers, best_peer, by_case, looped, ratio, standing, timed
+from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, answers_words, share_of
@@ -94,11 +94,6 @@ class Stand:
 
     over_best = property(lambda self: self.factors.mean)
     over_torch = property(lambda self: self.values(lambda group: ratio(group, "torch")).mean)
-
-    @property
-    def looped(self) -> Values:
-        """Ours over the best other in a loop."""
-        return self.values(lambda group: over_best(group, looped))
 
     @cached_property
     def of_copy(self) -> Values:

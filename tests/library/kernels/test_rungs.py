@@ -14,7 +14,6 @@ from kernel_cases import (
     HOSTILE,
     INTERPRETED,
     assert_near,
-    dtype_name,
     expected_backward,
     expected_forward,
     matrix,
@@ -106,28 +105,6 @@ def test_minus_infinity_fills_a_tile(rung, tile):
     x[0, tile * 256 : (tile + 1) * 256] = float("-inf")
     x[1, : tile * 256] = float("-inf")
     assert_near(rung.forward(x), expected_forward(x))
-
-
-@pytest.mark.parametrize(
-    "dtypes",
-    [(torch.float16, torch.float32), (torch.float32, torch.bfloat16)],
-    ids=lambda pair: "-to-".join(map(dtype_name, pair)),
-)
-def test_out_dtype_rounds_the_input_first(rung, dtypes):
-    in_dtype, out_dtype = dtypes
-    x = matrix(3, 300, in_dtype, gap=1)
-    if (
-        INTERPRETED and out_dtype == torch.bfloat16
-    ):  # the interpreter truncates; give it nothing to round
-        x = x.to(torch.bfloat16).to(in_dtype)
-    y = rung.forward(x, out_dtype=out_dtype)
-    assert y.dtype == out_dtype
-    assert_near(y, torch.softmax(x.to(out_dtype).double(), dim=1))
-    dy = matrix(3, 300, out_dtype, scale=1.0, seed=3)
-    dx = rung.backward(y, dy, in_dtype=in_dtype)
-    assert dx.dtype == in_dtype
-    coarse = max((in_dtype, out_dtype), key=lambda dtype: torch.finfo(dtype).eps)
-    assert_near(dx, expected_backward(y, dy), dtype=coarse)
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
