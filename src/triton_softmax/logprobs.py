@@ -274,7 +274,7 @@ def _of_tokens(
     scale: Tensor | None = None
     factor = 1.0
     if by_rows:
-        scale = composite.upcast(temperature).reciprocal()
+        scale = temperature.to(arguments.accumulator(logits.dtype)).reciprocal()
         scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
         # A compiler makes a number of an operator a constant; a number of a launch is float32.
