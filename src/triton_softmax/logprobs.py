@@ -28,7 +28,7 @@ def selective_log_softmax(
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
         inplace_backward: Where kernels compute, write the gradient over the logits in the backward
-            pass, if they are contiguous and not a leaf.
+            pass, if they are contiguous and neither a leaf nor a view of one.
         batch_invariant: As for `softmax`.
 
     Returns:
