@@ -332,6 +332,14 @@ def test_no_rows(reduction):
     torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
+def test_a_layer_of_inference_tensors():
+    """Outside inference mode nothing of them is kept for a gradient."""
+    with torch.inference_mode():
+        x, layer, target = logits(3, 5).detach(), logits(7, 5).detach(), targets(3, classes=7)
+        wanted = functional.cross_entropy(x @ layer.T, target, reduction="none")
+    torch.testing.assert_close(linear_cross_entropy(x, layer, target, reduction="none"), wanted)
+
+
 def test_no_classes():
     x = torch.empty(3, 0, device=DEVICE)
     assert torch.equal(entropy_from_logits(x), torch.zeros(3, device=DEVICE))
