@@ -1,6 +1,6 @@
 """Cut a row anywhere
 
-Both halves are summarised and merged. Change the cut, merge the halves in the other order, or merge with (−inf, 0), which changes nothing.
+Both halves are summarised and merged. Change the cut, merge the halves in the other order, or merge with (-inf, 0), which changes nothing.
 """
 # right: merged = statistics(row)  # m and d of the whole row
 # again: with negative numbers far apart

@@ -7,7 +7,7 @@ Let OP be LOG_SOFTMAX, or ODDS, which is made here: softmax with another last li
 # given: src/triton_softmax/operations/softmax.py: LOG_SOFTMAX
 # right: y = softmax(x)
 # right: y = log_softmax(x)
-# right: y = [[p / (1 - p) for p in row] for row in softmax(x)]  # odds
+# right: y = [[p / (1 - p) if p < 1 else inf for p in row] for row in softmax(x)]  # odds
 # again: with negative numbers far apart
 #   [1.0, 2.0, 3.0], [1.0, 3.0, 5.0]
 #   [-901.0, -802.0, -703.0], [-1.0, -999.0, -500.0]

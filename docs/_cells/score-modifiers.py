@@ -3,6 +3,7 @@
 What changes if the sink becomes -inf, or 3? How many bytes are read without the causal mask (kept = cols < 4)?
 """
 # right: y = [softmax([scale * v for v in x[i][: i + 1]], sink) + [0.0] * (3 - i) for i in range(4)]  # softmax of the kept scores
+# right: y = [softmax([scale * v for v in row], sink) for row in x]  # softmax of all scores
 # again: with negative numbers far apart
 #   [1.0, 2.0, 3.0, 9.0], [4.0, 0.0, 2.0, 6.0]
 #   [-900.0, 2.0, 3.0, 9.0], [800.0, -900.0, 2.0, 6.0]

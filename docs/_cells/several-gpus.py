@@ -1,6 +1,6 @@
 """One row on four GPUs
 
-A line of x is what a GPU has of the row; here a program stands for a GPU. Between the launches lies the message: a pair for each GPU. Give a GPU −inf only, or merge without rescaling.
+A line of x is what a GPU has of the row; here a program stands for a GPU. Between the launches lies the message: a pair for each GPU. Give a GPU -inf only, or merge without rescaling.
 """
 # right: y = [softmax(flat(x))[i : i + 2] for i in range(0, 8, 2)]  # softmax of the row
 # again: with negative numbers far apart
@@ -12,7 +12,7 @@ A line of x is what a GPU has of the row; here a program stands for a GPU. Betwe
 #   d_all * tl.exp(m_all - m)
 #   d_all
 #   Each d counts from its own GPU's maximum: the sum is too large.
-# try: one GPU has only −inf
+# try: one GPU has only -inf
 #   [0.0, 1.0]], name="x")
 #   [-inf, -inf]], name="x")
 #   −∞ − (−∞) is NaN. The library's kernels take exp_shifted, which is 0 there.

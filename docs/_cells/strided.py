@@ -1,6 +1,6 @@
 """Softmax down the columns
 
-The elements of a column of this matrix lie four apart. Step through: a program reads two columns at once, so that neighbours in memory are read together. With block_inner=1 they are not.
+The elements of a column of this matrix lie four apart. Step through: a program reads two columns at once, so that neighbours in memory are read together. With block_inner=1, and a grid of (4,), they are not.
 """
 # code: src/triton_softmax/kernels/strided.py:strided_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
@@ -23,6 +23,8 @@ The elements of a column of this matrix lie four apart. Step through: a program 
 #   (9, 3, 1)
 #   (strides,), 3, 4
 #   (strides,), 3, 3
+#   [(2,)]
+#   [(2,)]
 x = Tensor([[1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]], name="x")
 out = empty((3, 4), name="out")
 

@@ -23,6 +23,8 @@ Each program takes two queries with two components. Let one program take all fou
 #   2, 3, 5, 3, 0.5
 #   Tile(2, 2, 2)
 #   Tile(2, 2, 4)
+#   causal = False
+#   causal = False
 # again: where a query sees no key
 #   [[0.5, 1.5], [-0.5, 2.5], [1.0, 3.0], [2.0, -1.0], [0.0, 1.0]]
 #   [[0.5, 1.5], [-0.5, 2.5], [1.0, 3.0]]

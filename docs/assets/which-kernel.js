@@ -131,7 +131,7 @@ function facts(known, answer) {
   return element("div", { class: "answer-facts" },
     fact(programs, "programs", answer.warps ? launches : "warps are tuned at the first call"),
     fact(bytesText(moved), "moved", more),
-    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", `to expect on an ${known.gpu}`, share));
+    fact(time ? `${time.far ? "≈ " : ""}${timeText(time.us)}` : "–", `to expect on an ${known.gpu.replace(" and ", " or ")}`, share));
 }
 
 const confidence = (far) => far < 1 ? "from measurements nearby" : far < 3 ? "from measurements some way off" : "a guess from far away";
@@ -158,11 +158,13 @@ function why(known, answer) {
 
 function everything(known, answer) {
   const list = element("ol", { class: "why-all" });
+  let before;
   for (const { table, line, with: seen } of answer.why) {
     const { says, lines } = known.tables[table];
     list.append(element("li", {}, mark(line !== null), element("div", { class: "why-condition" },
-      element("span", {}, says), element("span", { class: "why-values" }, listed(seen)),
+      table === before ? null : element("span", {}, says), element("span", { class: "why-values" }, listed(seen)),
       element("pre", {}, line === null ? lines.join("\n") : `${lines[0]}\n${lines[line + 1]}`))));
+    before = table;
   }
   return list;
 }
@@ -221,7 +223,7 @@ function show(into, known, ask, answer, base) {
     element("h2", { class: "answer-title" }, "Why"),
     element("p", { class: "answer-sentence" }, WHY),
     why(known, answer),
-    element("details", { class: "answer-fold" }, element("summary", {}, `The ${plural(answer.why.length, "table")} of measured constants, and the lines that decided`), everything(known, answer)),
+    element("details", { class: "answer-fold" }, element("summary", {}, "The tables of measured constants, and the lines that decided"), everything(known, answer)),
     element("details", { class: "answer-fold" }, element("summary", {}, "The constants that the kernel is compiled with"), constants(known, answer)),
     ...(answer.time ? [element("details", { class: "answer-fold" }, element("summary", {}, "Where the time comes from"), near(answer.time))] : []));
 }

@@ -15,7 +15,7 @@ from softmax_bench import traffic
 from softmax_bench.report import by_case, geometric_mean, ratio
 from softmax_site import equations
 from softmax_site.benchmarks.data import given, of_suite
-from softmax_site.benchmarks.page import Fragment, measured_by, shown
+from softmax_site.benchmarks.page import Fragment, measured_by, origin, shown
 from softmax_site.benchmarks.stand import Stand
 from softmax_site.benchmarks.tables import Row, share_of, some, table
 from softmax_site.benchmarks.words import sign
@@ -128,16 +128,16 @@ def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
     rungs = f"The ladder, measured on {', '.join(first)} and {last}, float32, forward"
     geometries = "The geometries, each measured on the shapes that the library gives it"
 
-    def made(group: str, caption: str, speed: Callable[[dict, str], str], rows: list[dict]):
+    def made(group: str, caption: str, speed: Callable[[dict, str], str]):
         entries = [entry for entry in listed if entry.group == group]
         speeds = [speed(data, entry.kernel) for entry in entries]
-        return Fragment(_table(entries, caption, speeds), measured_by(rows))
+        return Fragment(_table(entries, caption, speeds))
 
-    sized = [row for row in data["rows"] if row["bytes"]]
+    sized = measured_by([row for row in data["rows"] if row["bytes"]])
     return {
-        "map-rungs": made("rungs", rungs, _rung_speed, of_suite(data, "ladder")),
-        "map-geometries": made("geometries", geometries, _geometry_speed, sized),
-        "map-others": made("others", "Kernels beside the geometries", lambda *_: "–", []),
+        "map-rungs": made("rungs", rungs, _rung_speed),  # on a page that has said when
+        "map-geometries": made("geometries", geometries, _geometry_speed)._replace(measured=sized),
+        "map-others": made("others", "Kernels beside the geometries", lambda *_: "–"),
     }
 
 
@@ -164,10 +164,10 @@ def where_clusters_win(data: dict) -> Fragment:
 
 def fragments(root: Path, data: dict) -> dict[str, Fragment]:
     """Everything above by the name that a page includes it by."""
-    suites = of_suite(data, "ladder") + of_suite(data, "strided")
+    suites = [row for row in data["rows"] if row["suite"] in ("ladder", "strided") and row["us"]]
     listed = entries(root)
     return {
         **tables(listed, data),
-        "roofline-measured": Fragment("", measured_by(suites)),
+        "roofline-measured": Fragment(origin(suites), measured_by(suites)),
         "where-clusters-win": where_clusters_win(data),
     }

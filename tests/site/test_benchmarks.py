@@ -192,6 +192,16 @@ def test_shapes_are_written_as_people_write_them_and_names_of_cases_stay_on_one_
     assert "4,067,203 × 33" in page_of(made, "forward")
 
 
+def beside_torch(shape, times: float, noise: float) -> list[dict]:
+    """A case in which torch takes `times` as long, on an average that noise blurs."""
+    rows = [row(Case("forward", shape), name) for name in (CHOOSER, "torch")]
+    take(rows, 300.0, 300.0 * times)
+    rows[1]["us_turns"] = [
+        us * times * (1 + noise * (-1) ** at) for at, us in enumerate(rows[0]["us_turns"])
+    ]
+    return rows
+
+
 @pytest.mark.parametrize(
     ("times", "noise", "state", "cell", "verdict"),
     [
@@ -206,18 +216,21 @@ def test_shapes_are_written_as_people_write_them_and_names_of_cases_stay_on_one_
 )
 def test_who_is_ahead_follows_from_paired_turns(times, noise, state, cell, verdict):
     """In sentences, in the heat map and in the table, by sign and not by colour alone."""
-    case = Case("forward", (131072, 1024))
-    rows = [row(case, CHOOSER), row(case, "torch")]
-    take(rows, 300.0, 300.0 * times)
-    rows[1]["us_turns"] = [
-        us * times * (1 + noise * (-1) ** at) for at, us in enumerate(rows[0]["us_turns"])
-    ]
+    rows = beside_torch((131072, 1024), times, noise)
     stand = of_rows(rows)
     assert getattr(stand, state) == stand.cases == 1
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
     assert cell in heat_map("", rows, length)
     assert verdict in full_table(rows, share_of, SHAPE)
+    assert len(stand.longer) == stand.behind
+
+
+def test_the_worst_case_is_one_that_is_behind():
+    """A longer time that noise explains is none that a sentence may quote."""
+    stand = of_rows([*beside_torch((131072, 1024), 0.97, 0.001), *beside_torch((9, 8), 0.9, 0.2)])
+    assert (stand.behind, stand.level) == (1, 1)
+    assert f"{stand.worst.factor}" == "0.97" and stand.longer == [1 / 0.97]
 
 
 def test_what_alternates_from_launch_to_launch_is_no_difference():
@@ -567,6 +580,8 @@ def test_what_a_notice_says_of_age_and_of_changed_launches():
     ((title, text),) = notices(measured(3), day)
     assert title == "Measured on 20 November 2026"
     assert "3 of our 7 calls launch other code today" in text
+    ((title, _),) = notices(measured(3)._replace(last="2026-11-28T01:00:00Z"), day)
+    assert title == "Measured on 20 November 2026 to 28 November 2026"
     ((title, text),) = notices(measured(), day + timedelta(days=91))
     assert title == "Measured long ago" and "91 days" in text
 
@@ -599,7 +614,8 @@ def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path
     assert "<summary>The 1 calls that launch something else, 0 of them" in text
     rows = data(("forward",))["rows"]
     calls = sum(row["provider"] == CHOOSER for row in rows)
-    assert measured_by(rows) == Measured(rows[0]["utc"], 0, calls)
+    times = [each["utc"] for each in rows]
+    assert measured_by(rows) == Measured(min(times), 0, calls, max(times))
     next(row for row in rows if row["provider"] == CHOOSER)["changed"] = True
     assert measured_by(rows).changed == 1
 

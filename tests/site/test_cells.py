@@ -65,6 +65,9 @@ VERDICTS = [
     ("backward", "dy - ", "", "6 of 6 differ. Step back"),
     ("naive", "e / tl.load", "e * tl.load", "6 of 6 differ. Step back"),
     ("primer", 'float("-inf")', "9.0", "out[0] is 9 and should be 5; 1 of 2 differ. Masked"),
+    ("operations-and-geometries", "OP=SOFTMAX", "OP=ODDS", "Right: y is odds"),
+    ("score-modifiers", "cols <= row", "cols < 4", "Right: y is softmax of all scores"),
+    ("vectors", "causal = False", "causal = True", "Right: o is the values"),
     ("single-block", "LOG=False", "LOG=True", "Right: y is log_softmax(x). No element is read"),
     ("split-rows", "order()", "order()", "It reads parts of x up to 3 times and keeps words"),
     ("split-rows", "order()", "order(0, 1, 2)", "Right: y is softmax of the row. It keeps words"),
@@ -467,8 +470,8 @@ def names(cell):
 
 
 def cpu_seconds(tab):
-    """What the browser's processes have computed: on an idle machine, the time that a reader waits;
-    on a busy one still the same."""
+    """What the browser's processes have computed: on an idle machine, the time that a reader waits.
+    On a busy one it is twice that at most, where two programs share a core."""
     session = tab.view.context.browser.new_browser_cdp_session()
     processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
     session.detach()
@@ -506,7 +509,10 @@ def test_a_cell_by_mouse_and_keyboard(tab, address):
         times.append(finished(view, cell))
         seconds.append(cpu_seconds(tab) - before)
     print(f"first run {first:.0f} ms, later {min(times):.0f} ms; CPU {seconds}")
-    assert seconds[0] < 2 and min(seconds[1:]) < 0.3
+    before = cpu_seconds(tab)
+    view.evaluate("() => { let s = 0; for (let i = 0; i < 2e8; i += 1) s += i % 7; return s; }")
+    unit = cpu_seconds(tab) - before  # a machine may be slow: 0.2 s on a fast one
+    assert seconds[0] < 7 * unit and min(seconds[1:]) < 2 * unit, unit
 
     # Step through the kernel: every name of it, and what is read.
     slider = cell.get_by_label("Step", exact=True)

@@ -79,7 +79,7 @@ WEAK = ("forward", "backward", "few_rows", "log_softmax", "strided", "host_time"
 
 def weak_fragment(data: dict) -> Fragment:
     """The worst cells of each suite, by the best other library and by the copy."""
-    body = []
+    body, rows = [], []
     for suite in WEAK:
         stand = of_rows(of_suite(data, suite))
         without_gaps = of_rows(of_suite(data, suite, layout="contiguous"))
@@ -88,8 +88,9 @@ def weak_fragment(data: dict) -> Fragment:
             picked.append(without_gaps.slowest)
         for row, group in {each.row["case"]: (each.row, each.group) for each in picked}.values():
             body.append([_where(row), verdict(group), share_text(share_of(group))])
+            rows += group.values()
     head = ["where", "against the best other", "of a copy"]
-    return Fragment(block(table(head, body, 2), hidden=False) + "\n")
+    return Fragment(f"{block(table(head, body, 2), hidden=False)}\n\n{origin(rows)}")
 
 
 ORDER = ("many rows, N up", "many rows, N above", "few rows", "dim", "host", "compiles")
@@ -102,7 +103,8 @@ def _place(regime: str) -> tuple[int, bool]:
 
 
 def _tick(met: bool, text: str) -> str:
-    return f'<span class="{"ahead" if met else "behind"}">{"✓" if met else "✗"} {text}</span>'
+    css, mark = ("ahead", "✓") if met else ("behind", "✗")
+    return f'<span class="{css}">{mark}\N{NO-BREAK SPACE}{text}</span>'
 
 
 def _where(row: dict) -> str:
@@ -142,7 +144,8 @@ def environment_fragment(data: dict) -> Fragment:
         started = row["environment"]["started"]
         runs[started] = row["environment"]
         suites.setdefault(started, {})[row["suite"].replace("_", " ")] = None
-    body = [["suites", *(", ".join(names) for names in suites.values())]]
+    runs = dict(sorted(runs.items()))
+    body = [["suites", *(", ".join(suites[started]) for started in runs)]]
     for key, title in FIELDS.items():
         body.append([title, *(_value(key, env[key]) for env in runs.values())])
     for peer in dict.fromkeys(peer for env in runs.values() for peer in env["peers"]):

@@ -22,7 +22,10 @@ BEST = "best"
 SIGNED = {CHOOSER: "ours", BEST: "best", "torch": "torch", COPY: "copy"}
 """Whoever has a mark and a colour, by class; the others are letters, told apart without colours."""
 
-LETTERS = {"torch.compile": "C", "three_loops": "3", "two_loops": "2", "single_block": "1"}
+LETTERS = {
+    **{"torch.compile": "C", "three_loops": "3", "two_loops": "2", "single_block": "1"},
+    "descriptors": "T",
+}
 """A letter is the first of the name, but for these."""
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from softmax_bench.report import gbs
-from softmax_bench.roster import CHOOSER, RUNGS
+from softmax_bench.roster import CHOOSER, LIBRARIES, RUNGS, label_of
 from softmax_site.benchmarks.data import time_text
 
 ASSETS = "assets/bench"
@@ -32,6 +32,9 @@ class Measured(NamedTuple):
     """How many calls of ours launch something else today."""
     calls: int = 0
     """How many calls of ours there are."""
+
+    last: str = ""
+    """Of the newest row, where the runs have several days."""
 
 
 class Fragment(NamedTuple):
@@ -65,7 +68,8 @@ def measured_by(rows: Sequence[dict]) -> Measured | None:
         return None
     changed = sum(row.get("changed", False) for row in rows)
     calls = sum(row["provider"] in (CHOOSER, *RUNGS) for row in rows)
-    return Measured(min(row["utc"] for row in rows), changed, calls)
+    times = [row["utc"] for row in rows]
+    return Measured(min(times), changed, calls, max(times))
 
 
 def block(text: str, css: str = "bench", hidden: bool = True) -> str:
@@ -84,24 +88,29 @@ def note(*facts: str) -> str:
     return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
 
 
+def runs_words(environments: Iterable[dict]) -> list[str]:
+    """The machine, time and commit of each run, and the versions."""
+    runs = {env["started"]: env for env in environments}
+    facts = [
+        f"one {env['gpu']}, {time_text(started)} UTC, commit `{env['commit'][:12]}`"
+        for started, env in sorted(runs.items())
+    ]
+    for name in ("torch", "triton"):
+        versions = dict.fromkeys(env[name].split("+")[0] for env in runs.values())
+        facts.append(f"{name} {' and '.join(versions)}")
+    return [f"Measured: {facts[0]}", *facts[1:]]
+
+
 def origin(rows: list[dict], path: str = "") -> str:
-    """The machine, versions, day and commit of some rows, of each run."""
+    """The runs of some rows, and which libraries were not installed in them."""
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",
     )
-    runs = {row["environment"]["started"]: row["environment"] for row in rows}
-    facts = [
-        fact
-        for env in runs.values()
-        for fact in (
-            f"Measured: one {env['gpu']}",
-            f"torch {env['torch'].split('+')[0]}",
-            f"triton {env['triton']}",
-            f"{time_text(env['started'])} UTC",
-            f"commit `{env['commit'][:12]}`",
-        )
-    ]
+    facts = runs_words(row["environment"] for row in rows)
+    skipped, right = ({r["provider"] for r in rows if r["status"] == s} for s in ("skipped", "ok"))
+    if absent := [label_of(name) for name in LIBRARIES if name in skipped - right]:
+        facts.append(f"not installed: {', '.join(absent)}")
     return note(*facts, *(links if path else ()))
 
 
@@ -119,18 +128,18 @@ def today() -> datetime:
 def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     """Title and text of each thing a reader must know about a measurement."""
     found = []
-    then = datetime.strptime(measured.utc, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    day = f"{then.day} {then:%B %Y}"
+    ends = dict.fromkeys(utc[:10] for utc in (measured.utc, measured.last) if utc)
+    days = " to ".join(f"{at.day} {at:%B %Y}" for at in map(datetime.fromisoformat, ends))
     if measured.changed:
         which = '<a href="/benchmarks/environment/#what-is-launched-today">What changed</a>'
         calls = f"{measured.changed:,} of our {measured.calls:,} calls"
         calls = "Our call" if measured.calls == 1 else calls
         launch = "launches" if measured.changed == 1 else "launch"
         text = f"{calls} {launch} other code today, and may be faster or slower. {which}"
-        found.append((f"Measured on {day}", text))
-    age = (now - then).days
+        found.append((f"Measured on {days}", text))
+    age = (now - datetime.fromisoformat(measured.utc)).days
     if age > OLD_DAYS:
-        text = f"These numbers were taken on {day}, {age} days before this page was built."
+        text = f"These numbers were taken on {days}, {age} days before this page was built."
         found.append(("Measured long ago", text))
     return found
 

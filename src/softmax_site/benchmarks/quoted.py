@@ -39,7 +39,6 @@ AS_THEY_ARE = {
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
     "counters": profiled.FILE,  # what Nsight Compute reads of calls; `profile` by calls
-    "tuning": "docs/benchmarks/tuning-seeds.json",  # what earlier seeds gave, tuned on
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
 }
 """Files that are quoted as they are."""

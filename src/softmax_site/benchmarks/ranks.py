@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from softmax_bench import launches
 from softmax_bench.roster import CHOOSER, COPY
-from softmax_site.benchmarks.charts import BEST, Column, Series, over_columns
+from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import read as read_json
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Row, folded, table
@@ -129,8 +129,8 @@ def _origin(data: dict) -> str:
         *(
             f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, which "
             "the sentences leave out"
-            for old in data["runs"]
-            if old["changed"] > run["changed"]
+            for old in data["runs"][1:]
+            if old["commit"] != run["commit"]
         ),
     )
 
@@ -187,7 +187,8 @@ def formula(data: dict) -> Fragment:
         found = [point.calls[call]["us"] for call in (SOFTMAX, LOSS)]
         body.append([*cells, *(f"{_us(us)} ({us / wanted:.2f} ×)" for us in found)])
     head = ["ranks, rows", "part of a rank", "µs: elements", "message", "formula"]
-    return _fragment(data, table([*head, *(f"{c}, measured" for c in (SOFTMAX, LOSS))], body, 2))
+    shown = table([*head, *(f"{c}, measured" for c in (SOFTMAX, LOSS))], body, 2)
+    return _fragment(data, shown, f"\n{_origin(data)}")
 
 
 def constants(data: dict) -> tuple[float, float, float]:
@@ -201,31 +202,18 @@ def constants(data: dict) -> tuple[float, float, float]:
 
 
 def prediction(data: dict) -> Fragment:
-    """What the formula says for more ranks than were measured, as a chart and a table."""
+    """What the formula says for more ranks than were measured."""
     memory, latency, link = constants(data)
     n, N = MATRIX
-
-    def terms(R: int) -> tuple[float, float, float]:
-        """The elements, the partials without the latency, and everything, in µs."""
+    body = []
+    for R in PREDICTED:
         elements = seconds(R, n, N, ITEMSIZE, memory, 0.0, float("inf"))
         partials = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
-        return elements * 1e6, partials * 1e6, (elements + latency + partials) * 1e6
-
-    body = [[f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, terms(R))] for R in PREDICTED]
-    columns = []
-    for R in (2**i for i in range(1, 11)):
-        elements, partials, whole = terms(R)
-        message = partials + latency * 1e6
-        tip = [f"{R:,} ranks, predicted", f"all: {_us(whole)} µs"]
-        tip.append(f"elements {_us(elements)} µs, message {_us(message)} µs")
-        values = {CHOOSER: whole, COPY: elements, BEST: message}
-        columns.append(Column(f"{R:,} ranks", values, tip))
-    title = f"{n:,} rows of {N:,} columns over more ranks: µs, predicted"
-    alt = f"{title}: all, the elements alone, the message alone."
-    series = [Series(CHOOSER, "all"), Series(COPY, "elements"), Series(BEST, "message")]
-    drawn = over_columns(title, alt, columns, series, unit="us", lines=True, log=True)
+        times = (1e6 * each for each in (elements, partials, elements + latency + partials))
+        body.append([f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, times)])
     head = ["over", "part of a rank", "µs, predicted: elements", "partials", "all with latency"]
-    return _fragment(data, drawn + table(head, body, 2))
+    caption = f"{n:,} rows of {N:,} columns"
+    return Fragment(f"{block(table(head, body, 2, caption=caption))}\n")
 
 
 class Quote:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from softmax_bench.report import answers, best_peer, by_case, looped, ratio, standing, timed
-from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE, LIBRARIES, label_of
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, answers_words, share_of
 from softmax_site.benchmarks.values import Factor, Values
@@ -61,9 +61,10 @@ class Stand:
     level = property(lambda self: self.states["level"])
     behind = property(lambda self: self.states["behind"])
     cases = property(lambda self: len(self.compared))
+    lost = property(lambda s: [each for each in s.compared if standing(*each, s.who) == "behind"])
+    longer = property(lambda s: Values(1 / f for each in s.lost if (f := ratio(*each, s.who))))
     measured = property(lambda self: len(self.groups))
     unanswered = property(lambda self: self.measured - self.cases)
-    longer = property(lambda self: Values(1 / factor for factor in self.factors))
     at_least_level = property(lambda self: (self.cases - self.behind) / self.cases)
 
     @property
@@ -85,11 +86,6 @@ class Stand:
         return answers(self.groups)
 
     right = property(lambda self: answers_words(self.groups))
-
-    @property
-    def by_all(self) -> int:
-        """In how many cases each library that is asked everywhere has one."""
-        return sum(all(timed(group.get(name)) for name in EVERYWHERE) for group in self.groups)
 
     @cached_property
     def factors(self) -> Values:
@@ -116,8 +112,8 @@ class Stand:
 
     @property
     def worst(self) -> Case:
-        """The case in which ours stands worst."""
-        worst = min(self.compared, key=lambda each: ratio(*each, self.who) or 0.0)
+        """The case in which ours stands worst: of those behind, if there are any."""
+        worst = min(self.lost or self.compared, key=lambda each: ratio(*each, self.who) or 0.0)
         return Case(*worst, self.who)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from softmax_bench.schema import read_json
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note, runs_words
 from softmax_site.benchmarks.tables import table
 
 FILE = "docs/benchmarks/training.json"
@@ -24,6 +24,5 @@ def steps(root: Path) -> Fragment:
         both = [[f"{row['ms']['p50']:.1f}", f"{row['bytes'] / 1e9:.1f}"] for row in (theirs, ours)]
         what = f"{theirs['model']}, {sequences} × {tokens:,} tokens, {theirs['attention']}"
         body.append([what, both[0][0], both[1][0], both[0][1], both[1][1]])
-    facts = [f"{name} {env[name].split('+')[0]}" for name in ("torch", "triton", "transformers")]
-    of_run = note(f"Measured: one {env['gpu']}", *facts, f"commit `{env['commit'][:12]}`")
+    of_run = note(*runs_words([env]), f"transformers {env['transformers']}")
     return Fragment(f"{block(table(HEAD, body))}\n\n{of_run}")

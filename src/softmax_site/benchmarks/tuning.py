@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from softmax_bench import tuned
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note, runs_words
 from softmax_site.benchmarks.tables import table
 from softmax_site.benchmarks.words import percent
 
@@ -56,4 +56,5 @@ def choices(root: Path) -> Fragment:
     runs = tuned.read(path) if path.is_file() else []
     if not runs:
         return NOT_MEASURED
-    return Fragment(f"{block(runs_table(runs))}\n")
+    told = note(*runs_words(run["environment"] for run in runs))
+    return Fragment(f"{block(runs_table(runs))}\n\n{told}")

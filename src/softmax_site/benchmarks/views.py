@@ -134,8 +134,10 @@ def share_chart(
     return over_columns(title, alt, columns, series, spread=not everyone)
 
 
-def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[str]) -> str:
-    """GB/s over the length, as lines; those in `later` on demand."""
+def article(rows: list[dict]) -> str:
+    """GB/s over the length as in the article, which counts 2·M·N elements; the copy and the naive
+    lines on demand."""
+    who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
     columns = []
     for group in by_case(rows).values():
         us = {name: timed(group.get(name)) for name in who}
@@ -144,7 +146,8 @@ def speed_lines(rows: list[dict], who: list[str], title: str, later: Sequence[st
         half = (len(said) + 1) // 2
         tip = [f"{shape_words(some(group))}, GB/s", ", ".join(said[:half]), ", ".join(said[half:])]
         columns.append(charts.Column(length(some(group)), values, tip))
-    series = [Series(name, label_of(name), name not in later) for name in who]
+    series = [Series(name, label_of(name), name not in (COPY, "naive")) for name in who]
+    title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
     alt = f"{title}. The numbers are in the CSV file of this page."
     return over_columns(title, alt, columns, series, unit="GB/s", lines=True)
 
@@ -172,7 +175,7 @@ def full_table(rows: list[dict], share: Share, first: Column) -> str:
     """Every case: verdict, share of the copy, kernel and times. The file beside the page has the
     rest of what was measured."""
     ours = strong(time(CHOOSER, "µs: ours"))
-    others = map(time, present(rows, LIBRARIES))
+    others = map(time, present([row for row in rows if row["us"]], LIBRARIES))
     columns = [first, VERDICT, of_copy(share), KERNEL, ours, *others]
     return of_cases(rows, [*columns, *loops(rows)])
 
@@ -237,7 +240,8 @@ def host_time(rows: list[dict]) -> str:
     """A call on the host."""
     call = of_row("call", lambda row: HOST_CALLS[row["direction"]])
     takes = Column("triton_softmax takes", cost, True)
-    return of_cases(rows, [call, takes, *map(time, present(rows, (CHOOSER, *LIBRARIES)))])
+    timed = present([row for row in rows if row["us"]], (CHOOSER, *LIBRARIES))
+    return of_cases(rows, [call, takes, *map(time, timed)])
 
 
 def compiled(rows: list[dict]) -> str:
@@ -296,13 +300,6 @@ def compiles(rows: list[dict]) -> str:
         for row in sorted(rows, key=lambda row: row["direction"] == "backward")
     ]
     return table(["calls", "kernels", "compiled", "row lengths"], body, 2)
-
-
-def article(rows: list[dict]) -> str:
-    """GB/s over the length as in the article, which counts 2·M·N elements."""
-    who = present(rows, (COPY, CHOOSER, "torch", "naive", "single_block", "two_loops"))
-    title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
-    return speed_lines(rows, who, title, (COPY, "naive"))
 
 
 def batch(rows: list[dict]) -> dict[str, str]:
@@ -598,7 +595,7 @@ def fragments(data: dict) -> page.Rendered:
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),
         ("masked-speeds", masked, loss),
-        ("host-paid", paid, host and batched and host + batched),
+        ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):
         if rows:
             text = f"{block(make(data))}\n\n{origin(rows)}"

@@ -19,10 +19,9 @@ def figure(data: dict) -> str:
     """The figure in two widths, of which the style sheet shows one."""
     every = share.rows(data)
     alt = f'role="img" aria-label="{share.alt(every)}"'
-    title = '<p class="figure-title">Share of a plain copy\'s speed, by row length</p>'
     wide = share.svg(every, 640, 16, f'class="for-wide" {alt}')
     narrow = share.svg(every, 358, 17, f'class="for-narrow" {alt}')
-    return block(f"{title}\n{wide}\n{narrow}", "copy-share") + "\n"
+    return block(f"{wide}\n{narrow}", "copy-share") + "\n"
 
 
 def loss(rows: list[dict]) -> str:
