@@ -8,7 +8,7 @@ teaches: what log-sum-exp is for: merging attention over parts of the keys
 Two programs have computed attention for the same query, each over its half of the keys. A program
 hands over its output `o`, a list of numbers that is already divided, and `lse`, the log-sum-exp of
 its scores. [Merge](../math/attention.md#what-log-sum-exp-is-for) them. A half without keys has the
-output 0 and the lse −∞, and never are both empty.
+output 0 and the lse −∞, and at least one half has keys.
 
 hint: The share of the first half is exp(lse_a − lse), with the lse of all keys.
 

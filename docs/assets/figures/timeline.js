@@ -64,7 +64,7 @@ export default {
     // A program may give up more than once: on the missing chunk, and on one that comes late.
     const helped = `${helpers === 1 ? "one program" : `${helpers} programs`} gave up polling and read ${helps === 1 ? "a chunk" : `${helps} chunks`} for others`;
     return (absent < 0 ? "All four run. " : `Program ${absent} does not run, and its chunk stays unwritten until it does. `) +
-      (helps ? `After polling again ${patience} times, ${helped}: ${reads + helps} chunks were read instead of the ${reads} that these programs own.` : `The last word is w${below[last[0]]}; nobody had to read a chunk for another.`) +
+      (helps ? `After polling again ${patience} times, ${helped}: ${reads + helps} chunks were read instead of the ${reads} that these programs own.` : `The last word is w${below[last[0]]}; no program had to read another's chunk.`) +
       ` The last program is done after ${end} ticks.`;
   },
 };
