@@ -6,6 +6,7 @@ gradient; two matrix products turn that into the gradients of the layer, and the
 buffer. The matrix products are PyTorch's.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -174,6 +175,8 @@ def _recomputed(
     tensors = [t for t in (x, linear_weight, bias, rows.distribution) if t is not None]
     versions = [version_of(t) for t in tensors]
     traced = by_composite()
+    again = torch.is_grad_enabled() and any([t.requires_grad for t in tensors])
+    again = again and not (traced or torch.compiler.is_compiling())
 
     def losses_of(chunk: Tensor, *of_chunk: Any) -> Tensor:
         if versions != [version_of(t) for t in tensors]:
@@ -191,8 +194,6 @@ def _recomputed(
     losses: list[Any] = []
     for start in range(0, max(1, len(x)), n):
         chunk = (x[start : start + n], *rows.chunk(start, start + n))
-        if traced or torch.compiler.is_compiling():
-            losses.append(losses_of(*chunk))
-        else:
-            losses.append(checkpoint(losses_of, *chunk, use_reentrant=False))
+        run = partial(checkpoint, losses_of, use_reentrant=False) if again else losses_of
+        losses.append(run(*chunk))
     return torch.cat(losses)

@@ -29,7 +29,7 @@ def selective_log_softmax(
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
         inplace_backward: Where kernels compute, write the gradient over the logits in the backward
-            pass, if they are contiguous and not a leaf.
+            pass, if they are contiguous and neither a leaf nor a view of one.
         batch_invariant: As for `softmax`.
 
     Returns:
@@ -275,7 +275,7 @@ def _of_tokens(
     scale: Tensor | None = None
     factor = 1.0
     if by_rows:
-        scale = composite.upcast(temperature).reciprocal()
+        scale = temperature.to(arguments.accumulator(logits.dtype)).reciprocal()
         scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
         # A compiler makes a number of an operator a constant; a number of a launch is float32.

@@ -70,8 +70,8 @@ def cross_entropy(
         softcap: If given, logits x become softcap · tanh(x / softcap), after the scale.
         scale: Multiplies the logits first.
         inplace_backward: Where kernels compute, write the gradient over the logits, a contiguous
-            non-leaf tensor that requires a gradient. Reading them afterwards reads the gradient; a
-            backward pass that saved them raises PyTorch's error.
+            tensor that requires a gradient and is neither a leaf nor a view of one. Reading them
+            afterwards reads the gradient; a backward pass that saved them raises PyTorch's error.
         return_lse: Return the log-sum-exp of each row as well.
         loss_dtype: Dtype of the loss; by default the input's, or float32 under autocast.
         batch_invariant: As for `softmax`, for the losses and gradients of rows. A mean depends on

@@ -124,9 +124,12 @@ def version_of(t: Tensor) -> int:
 
 
 def may_be_overwritten(x: Tensor, rows: Tensor) -> bool:
-    """Return whether a gradient may take the place of x, of which `rows` is a view or a copy."""
-    mine = x.requires_grad and not x.is_leaf and torch.is_grad_enabled()
-    return mine and rows.is_contiguous() and not torch.compiler.is_compiling()
+    """Return whether a gradient may take the place of x, of which `rows` is a view or a copy. Of a
+    view of a leaf it may not: it would overwrite the leaf."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return False
+    of_leaf = x.is_leaf or (x._base is not None and x._base.is_leaf)
+    return x.requires_grad and not of_leaf and rows.is_contiguous()
 
 
 def keeps_graph() -> bool:

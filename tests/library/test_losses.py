@@ -138,8 +138,8 @@ def test_in_place_and_twice():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         squares.sum().backward()
     before = x.detach().clone()
-    cross_entropy(x, target, inplace_backward=True)  # a leaf
-    cross_entropy(x.detach(), target, inplace_backward=True)
+    for shared in (x, x.view(3, 5), x.detach()):  # a leaf, and what lies in its memory
+        cross_entropy(shared, target, inplace_backward=True)
     assert torch.equal(x, before)
 
 
@@ -331,6 +331,14 @@ def test_no_rows(reduction):
         torch.testing.assert_close(cross_entropy(x, target, **options), wanted, equal_nan=True)
     found = linear_cross_entropy(x, logits(7, 5), classes, reduction=reduction)
     torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_a_layer_of_inference_tensors():
+    """Outside inference mode nothing of them is kept for a gradient."""
+    with torch.inference_mode():
+        x, layer, target = logits(3, 5).detach(), logits(7, 5).detach(), targets(3, classes=7)
+        wanted = functional.cross_entropy(x @ layer.T, target, reduction="none")
+    torch.testing.assert_close(linear_cross_entropy(x, layer, target, reduction="none"), wanted)
 
 
 def test_no_classes():
