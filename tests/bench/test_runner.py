@@ -424,13 +424,6 @@ def test_selection_narrows_suites_and_providers():
         select(providers=["x"])
 
 
-def test_what_batch_invariance_costs_is_timed_in_turns():
-    timer = MadeUpTimer()
-    found = invariance.measured(case(direction="backward"), timer, inputs.Inputs("cpu"))
-    assert found == {"plain_us": 11.0, "invariant_us": 11.0, "ratio": 1.0}
-    assert timer.calls == 2 * report.TURNS
-
-
 def test_case_names_are_unique():
     ids = [found.id for found in select()]
     assert len(ids) == len(set(ids))
