@@ -151,7 +151,7 @@ def test_the_loss_head(tmp_path, monkeypatch):
 @pytest.mark.parametrize("how", ["normal", "in_place"])
 def test_a_loss_that_overwrites_its_logits_is_called_as_its_users_call_it(how, monkeypatch):
     """Liger gets logits of its own, once, so that no copy is timed and no other call reads what it
-    wrote; QuACK overwrites them where the case asks for that."""
+    wrote; QuACK and we overwrite them where the case asks for that."""
     seen = []
 
     class Written(torch.autograd.Function):
@@ -186,6 +186,9 @@ def test_a_loss_that_overwrites_its_logits_is_called_as_its_users_call_it(how, m
     assert torch.equal(t.x, before)
     providers.prepare(asked, "quack", t)()
     assert seen[-1]["inplace_backward"] == (how == "in_place")
+    monkeypatch.undo()
+    providers.prepare(asked, roster.CHOOSER, t)()
+    assert torch.equal(t.x, before) == (how == "normal")
 
 
 def test_a_wrong_answer_is_recorded_as_wrong(tmp_path, monkeypatch):
