@@ -75,7 +75,9 @@ def test_what_is_supported_is_the_same_everywhere():
         least, major, above = re.fullmatch(r"\w+>=([\d.]+),<(\d+)\.(\d+)", needed).groups()
         words.append(f"{name} {least} to {major}.{int(above) - 1}")
     version = PROJECT["version"].rpartition(".")[0]
-    for page, first in (("README.md", "Supported: "), ("docs/index.md", f"Version {version} · ")):
+    changes = "[later changes](reference/changelog.md) · "
+    said = {"README.md": "Supported: ", "docs/index.md": f"Version {version} and {changes}"}
+    for page, first in said.items():
         assert first + ", ".join([*words, "Linux"]) in (ROOT / page).read_text("utf8"), page
     jobs = yaml.safe_load(WORKFLOWS["test.yml"])["jobs"]
     assert jobs["cpu"]["strategy"]["matrix"]["python-version"] == [oldest, newest]
