@@ -15,6 +15,10 @@ BLOCKS = (16_384, 32_768, 65_536, 131_072)
 KERNELS = {
     "aligned": "softmax(torch.empty(171853, 781, dtype=torch.bfloat16), 1)",
     "split": "softmax(torch.empty(1024, 131072, dtype=torch.bfloat16), 1)",
+    "backward": """
+x = torch.empty(171853, 781, dtype=torch.bfloat16, requires_grad=True)
+softmax(x, 1).backward(torch.empty_like(x))
+""",
 }
 LEAST = 1 / 80
 """The share of a kernel's instructions that are of one line and kind, for the line to be shown."""
@@ -91,4 +95,5 @@ def generate() -> dict[str, str]:
         "docs/_computed/spills.md": spills([single_block(size, num_warps=32) for size in BLOCKS]),
         "docs/_computed/sass-aligned.md": lines_of("aligned"),
         "docs/_computed/sass-split.md": lines_of("split"),
+        "docs/_computed/sass-backward.md": lines_of("backward"),
     }
