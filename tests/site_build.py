@@ -202,8 +202,3 @@ def read(path: Path) -> Page:
         if each.get("name") == "description":
             page = page._replace(description=each.get("content", ""))
     return page
-
-
-def question(shape: list[int], dim: int, dtype: str, operation: str, **more) -> dict:
-    """What the page "Which kernel" is asked."""
-    return {"shape": shape, "dim": dim, "dtype": dtype, "operation": operation} | more

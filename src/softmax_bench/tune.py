@@ -63,6 +63,14 @@ class Problem(NamedTuple):
         """What the library chooses."""
         return chooser.chosen(*self)
 
+    def programs(self, choice: Choice) -> int:
+        """Return the programs of each launch of a choice."""
+        if isinstance(self.facts, space.Columns):
+            groups = self.facts.groups(choice.how.block_inner)
+        else:
+            groups = space.ceil_div(self.facts.n_rows, getattr(choice.how, "block_rows", 1))
+        return choice.programs(groups)
+
     def possible(self) -> list[Choice]:
         """All between which the model chooses, the fastest first by what it says."""
         return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
