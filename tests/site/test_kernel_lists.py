@@ -10,7 +10,7 @@ from softmax_bench import traffic
 from softmax_site import kernel_map
 from softmax_site.figures.drawings import drawing
 from triton_softmax import operations
-from triton_softmax.config.space import TILE_KERNELS
+from triton_softmax.config.constants import TILE_KERNELS
 
 TAUGHT = {
     "naive", "three_loops", "two_loops", "single_block", "packed_rows_simple", "split_rows_simple",

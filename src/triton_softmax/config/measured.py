@@ -59,7 +59,7 @@ def parsed(text: str) -> dict[str, list[Line]]:
     tables: dict[str, list[Line]] = {}
     table: list[Line] = []
     names: list[str] = []
-    for line in text.split("\n"):
+    for line in text.splitlines():
         cells = line.split()
         if not cells or cells[0][0] == "#":
             continue
@@ -70,8 +70,8 @@ def parsed(text: str) -> dict[str, list[Line]]:
             names = cells
         else:
             bar = names.index("|")
-            pairs = list(zip(names, cells))  # noqa: B905  # MicroPython's has no `strict`
-            asked = tuple([limits(name, cell) for name, cell in pairs[:bar] if cell != "-"])
+            pairs = list(zip(names, cells, strict=True))
+            asked = tuple(limits(name, cell) for name, cell in pairs[:bar] if cell != "-")
             said = {name: ANY if cell == "-" else int(cell) for name, cell in pairs[bar + 1 :]}
             table.append(Line(asked, said))
     return tables

@@ -36,8 +36,8 @@ goes up when a call of before no longer works."""
 def imported(path: str, text: str) -> Iterator[str]:
     """The files of the library that a file imports, and the `__init__` of each package on the way.
 
-    >>> list(imported("config/cost.py", "from . import space"))
-    ['__init__.py', 'config/__init__.py', '__init__.py', 'config/__init__.py', 'config/space.py']
+    >>> list(imported("config/choose.py", "from . import calls"))
+    ['__init__.py', 'config/__init__.py', '__init__.py', 'config/__init__.py', 'config/calls.py']
     """
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.ImportFrom) or not node.level:
