@@ -9,7 +9,7 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export NO_MKDOCS_2_WARNING = 1
 
-TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests
+TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests tools
 PYTEST = $(PY) -m pytest --numprocesses=auto --dist=worksteal
 QUICK = tests/test_structure.py tests/test_tooling.py src/triton_softmax \
 	$(addprefix tests/library/test_, nn.py losses.py dispatch.py way.py)

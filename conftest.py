@@ -141,11 +141,11 @@ class Session(Fence):
 @pytest.fixture
 def kernel_on_disk(tmp_path, monkeypatch):
     """What the command of `docs/use/hub.md` writes, where a fence runs."""
-    from triton_softmax.integrations import hub
+    from tools.hub import write_tree
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["hub", "kernel", "--owner", "you"])
-    hub.main()
+    monkeypatch.setattr(sys, "argv", ["write_tree.py", "kernel", "--owner", "you"])
+    write_tree.main()
 
 
 @pytest.hookimpl(wrapper=True)
