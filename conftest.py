@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["interpreted", "counting", "pytester"]  # the first two are in `tests/`
+pytest_plugins = ["interpreted", "pytester"]  # the first is in `tests/`
 
 ROOT = Path(__file__).resolve().parent
 

@@ -32,7 +32,6 @@ from softmax_site.benchmarks.values import Values
 from softmax_site.figures import moving, share
 
 AS_THEY_ARE = {
-    "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
