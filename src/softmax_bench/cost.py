@@ -38,8 +38,8 @@ def held(elements: int, itemsize: int, traits: Traits, paired: bool) -> int:
 def work(
     choice: Choice, call: Rows | Columns, traits: Traits
 ) -> tuple[int, float, int, float, int]:
-    """The work of a choice: the number of groups, each cut into chunks; then per program the bytes
-    moved, the lanes (elements and padding), the accesses to all tensors, and the tiles of its
+    """Return the work of a choice: the number of groups, each cut into chunks; then per program the
+    bytes moved, the lanes (elements and padding), the accesses to all tensors, and the tiles of its
     loop."""
     how: Any = choice.how
     tensors = traits.inputs + (not traits.reduces)
@@ -67,7 +67,7 @@ def work(
 
 
 def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Device) -> float:
-    """The modelled time of a choice, in nanoseconds."""
+    """Return the modelled time of a choice, in nanoseconds."""
     groups, moved, lanes, accesses, steps = work(choice, call, traits)
     how, warps = choice.how, choice.num_warps
     threads = 32 * warps

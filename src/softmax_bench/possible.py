@@ -30,8 +30,8 @@ MOST_POLLS = 4  # most words that a thread polls at once; each takes two registe
 
 
 def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
-    """Ways to cover a length, as (columns per tile, tiles): one tile, or several of a quarter or an
-    eighth of the next power of two, but never seven."""
+    """Return the ways to cover a length, as (columns per tile, tiles): one tile, or several of a
+    quarter or an eighth of the next power of two, but never seven."""
     power = next_power_of_2(length)
     found = [(power, 1)]
     for parts in (4, 8):
@@ -42,12 +42,12 @@ def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
 
 
 def fits(lanes: int, warps: int) -> bool:
-    """Whether each thread of these warps gets some elements of a tile, but not too many."""
+    """Return whether each thread of these warps gets some elements of a tile, but not too many."""
     return (warps == 1 or 64 * warps <= lanes) and lanes <= 4096 * warps
 
 
 def row_tiles(rows: Rows, device: Device) -> Iterator[Choice]:
-    """Every way to hold whole rows in tiles."""
+    """Yield every way to hold whole rows in tiles."""
     kinds = [(False, rows.divisor, rows.n_cols)]
     if rows.edges and rows.n_cols >= 2 * rows.vector > 2:
         kinds.append((True, rows.vector, rows.n_cols // rows.vector * rows.vector))
@@ -65,7 +65,7 @@ def row_tiles(rows: Rows, device: Device) -> Iterator[Choice]:
 
 
 def splits(rows: Rows, traits: Traits, device: Device) -> Iterator[Choice]:
-    """Every way to split rows whose chunks are all resident at once."""
+    """Yield every way to split rows whose chunks are all resident at once."""
     pairs = rows.itemsize == 2 and rows.vector > 1
     for warps in WARPS[:4]:
         for elements in (16, 32, 64):
@@ -81,7 +81,7 @@ def splits(rows: Rows, traits: Traits, device: Device) -> Iterator[Choice]:
 
 
 def row_choices(rows: Rows, traits: Traits, device: Device) -> list[Choice]:
-    """Every choice for rows of adjacent elements except loops; two launches only as a last
+    """Return every choice for rows of adjacent elements except loops; two launches only as a last
     resort."""
     if rows.vector == 1:
         rows = rows.without_edges()
@@ -94,7 +94,7 @@ def row_choices(rows: Rows, traits: Traits, device: Device) -> list[Choice]:
 
 
 def strided_choices(columns: Columns, traits: Traits, device: Device) -> Iterator[Choice]:
-    """Every choice for columns, whole or split, except loops."""
+    """Yield every choice for columns, whole or split, except loops."""
     n_cols, itemsize = columns.n_cols, columns.itemsize
     for wide in (8, 16, 32, 64, 128):
         block_inner = columns.side_by_side(wide)

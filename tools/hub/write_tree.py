@@ -35,7 +35,8 @@ goes up when a call of before no longer works."""
 
 
 def imported(path: str, text: str) -> Iterator[str]:
-    """The files of the library that a file imports, and the `__init__` of each package on the way.
+    """Yield the files of the library that a file imports, and the `__init__` of each package on the
+    way.
 
     >>> list(imported("config/choose.py", "from . import calls"))
     ['__init__.py', 'config/__init__.py', '__init__.py', 'config/__init__.py', 'config/calls.py']
@@ -53,7 +54,8 @@ def imported(path: str, text: str) -> Iterator[str]:
 
 
 def package() -> dict[str, str]:
-    """The kernel's files, by path: its own `__init__`, and what that needs of the library."""
+    """Return the kernel's files, by path: its own `__init__`, and what that needs of the
+    library."""
     found = {
         "__init__.py": (FILES / "init.txt").read_text("utf8").replace("VERSION", VERSION),
         "layers.py": (FILES / "layers.py").read_text("utf8"),

@@ -44,7 +44,7 @@ class Device(NamedTuple):
     nvidia: bool = False
 
     def resident_programs(self, registers: int, num_warps: int) -> int:
-        """How many programs with these registers per thread and warps are resident at once.
+        """Return how many programs with these registers per thread and warps are resident at once.
 
         >>> [Device(132).resident_programs(*of) for of in ((128, 4), (32, 4), (32, 1))]
         [528, 1584, 2112]
@@ -87,7 +87,7 @@ class Rows(NamedTuple):
     divisor: int  # elements per access, if no row may have edges
 
     def without_edges(self) -> "Rows":
-        """The rows with narrower accesses, which divide every row."""
+        """Return the rows with narrower accesses, which divide every row."""
         return self._replace(vector=self.divisor, edges=False)
 
 
@@ -115,16 +115,18 @@ class Columns(NamedTuple):
     wide_index: bool  # offsets within one outer slice need 64 bits
 
     def side_by_side(self, wide: int) -> int:
-        """Columns side by side in a tile: at most so many, and hardly more than there are."""
+        """Return the columns side by side in a tile: at most `wide`, and hardly more than there
+        are."""
         return min(wide, next_power_of_2(self.n_inner))
 
     def groups(self, block_inner: int) -> int:
-        """Groups of so many columns side by side."""
+        """Return the number of groups of `block_inner` columns side by side."""
         return self.n_outer * ceil_div(self.n_inner, block_inner)
 
 
 def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int, ...]) -> int:
-    """Elements per access that divide all counts: the largest power of two, up to a whole vector.
+    """Return the elements per access that divide all counts: the largest power of two, up to a
+    whole vector.
 
     Args:
         itemsize: bytes of the narrowest element.

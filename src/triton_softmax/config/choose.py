@@ -43,7 +43,7 @@ def chosen(
 
 
 def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> dict[str, Any]:
-    """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
+    """Return a call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
     groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
     facts = call._asdict()
@@ -62,7 +62,7 @@ def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> d
 
 
 def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
-    """The choice of an implementation by name."""
+    """Return the choice of an implementation by name."""
     split, edges = implementation == "split_rows", implementation == "aligned_rows"
     longest = splitting.MAX_SPLIT_COLS if split else splitting.MAX_TILE_COLS
     if split and rows.itemsize == 8:
@@ -86,7 +86,8 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """By the tables: whole rows in one program, else chunks on several programs, else loops."""
+    """Choose by the tables: whole rows in one program, else chunks on several programs, else
+    loops."""
     if not (traits.any_order and rows.n_cols > splitting.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
         if not rows.edges or first("without_edges", facts) is not None:
@@ -101,7 +102,7 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Whole rows in one program: `aligned_rows` if they have edges, else `packed_rows`.
+    """Put whole rows into one program: `aligned_rows` if they have edges, else `packed_rows`.
 
     A program takes enough rows to stay busy, unless that leaves too few programs to fill the
     device.
@@ -130,7 +131,7 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows in chunks: the first candidate of the tables whose chunks are all resident at once; else
+    """Cut rows as the first candidate of the tables whose chunks are all resident at once; else use
     two launches."""
     facts = facts_of(rows, traits, device)
     few = first("split_few_rows", facts)
@@ -142,8 +143,8 @@ def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows in chunks that do not depend on how many rows there are: a chunk's sums are relative to
-    its own maximum."""
+    """Cut rows into chunks that do not depend on how many rows there are: a chunk's sums are
+    relative to its own maximum."""
     measured: Any = first("split_invariant", facts_of(rows, traits, device))
     candidates = [splitting.Candidate(**measured)] if measured else []
     many: Any = holding("split_rows", facts_of(rows._replace(n_rows=MANY_ROWS), traits, device))
@@ -159,7 +160,7 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows read in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
+    """Read rows in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
     them."""
     columns = Columns(rows.n_rows, rows.n_cols, 1, rows.itemsize, 1, 1, wide_index=False)
     return two_pass(columns, traits, device)
@@ -169,8 +170,8 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """By the tables: split columns if all chunks are resident at once, else whole columns in a tile
-    if they are short, else loops."""
+    """Choose by the tables: split columns if all chunks are resident at once, else whole columns in
+    a tile if they are short, else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
@@ -185,7 +186,8 @@ def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice
 
 
 def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Whole columns, enough side by side to fill cache lines, or as many as registers allow."""
+    """Put whole columns into a tile, enough side by side to fill cache lines, or as many as
+    registers allow."""
     facts = facts_of(columns, traits, device)
     power = next_power_of_2(columns.n_cols)
     least = splitting.group_of(columns.n_cols) if traits.any_order else 1
@@ -206,7 +208,7 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Long columns read twice, in enough chunks to keep the device busy.
+    """Read long columns twice, in enough chunks to keep the device busy.
 
     The number of chunks is capped, because every program of the second launch reads the partials
     of all chunks of its columns: these should not outweigh the elements of its own chunk.
@@ -227,7 +229,8 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
-    """Chunks of so many steps of a loop; two launches if there are several chunks."""
+    """Cut columns into chunks of `steps` steps of a loop, in two launches if there are several
+    chunks."""
     chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.
@@ -239,8 +242,8 @@ def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> 
 
 
 def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
-    """By the tables: whole rows in one program, if it has room for them; else rows read twice, in
-    chunks if they are few.
+    """Choose by the tables: whole rows in one program, if it has room for them; else rows read
+    twice, in chunks if there are few rows.
 
     >>> from triton_softmax.config import Device, Masked, Traits
     >>> def choice(n_rows, n_cols, held):

@@ -113,14 +113,14 @@ class Choice(NamedTuple):
     parts: int = 1  # equal parts of a row, each of which is cut into as many chunks
 
     def programs(self, n_groups: int) -> int:
-        """The programs of each launch, for this many groups, each cut into chunks: tiles of rows,
-        split rows, or tiles of columns."""
+        """Return the programs of each launch, for this many groups, each cut into chunks: tiles of
+        rows, split rows, or tiles of columns."""
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
 
     @property
     def launches(self) -> tuple[Constants, ...]:
-        """The constants of each launch: `how`, or one that publishes and one that writes."""
+        """Return the constants of each launch: `how`, or one that publishes and one that writes."""
         if self.two_launches:
             return self.how._replace(write=False), self.how._replace(publish=False)
         return (self.how,)

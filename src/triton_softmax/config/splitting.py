@@ -24,8 +24,8 @@ CHUNK_REGISTERS, INTEGER_SUM_REGISTERS = 128, 40
 
 
 def group_of(n_cols: int, itemsize: int = 2) -> int:
-    """How many adjacent elements a batch-invariant sum adds first: as many as divide a row and an
-    access, so that no access, and no tile, holds a part of them.
+    """Return how many adjacent elements a batch-invariant sum adds first: as many as divide a row
+    and an access, so that no access and no tile holds only a part of them.
 
     >>> [group_of(n, 2) for n in (4096, 1000, 50_258, 50_257)], group_of(4096, 4)
     ([8, 8, 2, 1], 4)
@@ -62,17 +62,17 @@ class Candidate(NamedTuple):
 
 
 def runs_at_once(n_cols: int, candidate: Candidate, device: Device, parts: int = 1) -> bool:
-    """Whether all chunks of a row, which wait for each other, are resident at once. Devices that
-    cannot wait take only rows of one chunk. Too large a program is never resident."""
+    """Return whether all chunks of a row, which wait for each other, are resident at once. Devices
+    that cannot wait take only rows of one chunk. Too large a program is never resident."""
     at_once = device.resident_programs(candidate.registers, candidate.warps)
     chunks = parts * ceil_div(n_cols // parts, candidate.block)
     return chunks <= (at_once if device.nvidia else min(1, at_once))
 
 
 def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int, int]:
-    """(lanes, polls): the height of a tile lanes × width that reads one status word per element,
-    and the words each thread polls at once. The tile has at least as many elements as the program
-    has threads, so that no two threads poll the same word. A chunk has `width` words.
+    """Return (lanes, polls): the height of a tile lanes × width that reads one status word per
+    element, and the words each thread polls at once. The tile has at least as many elements as the
+    program has threads, so that no two threads poll the same word. A chunk has `width` words.
 
     >>> lanes_and_polls(16, num_warps=4), lanes_and_polls(300, num_warps=4)
     ((128, 1), (512, 4))
@@ -87,7 +87,7 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
 def split_as(
     taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
 ) -> Choice:
-    """The choice that splits rows as a candidate says, in one launch or two."""
+    """Return the choice that splits rows as a candidate says, in one launch or two."""
     block, registers, num_warps, terms, depth, backoff = taken
     parts = parts_of(rows.n_cols) if traits.any_order else 1
     chunks = ceil_div(rows.n_cols // parts, block)
@@ -128,8 +128,8 @@ def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
 def split_strided(
     block_cols: int, block_inner: int, num_warps: int, columns: Columns, device: Device
 ) -> Choice | None:
-    """The choice that splits columns in a given way; None unless the chunks of a column, which wait
-    for each other, are all resident at once."""
+    """Return the choice that splits columns in a given way; None unless the chunks of a column,
+    which wait for each other, are all resident at once."""
     block_inner = columns.side_by_side(block_inner)
     n_chunks = ceil_div(columns.n_cols, block_cols)
     programs = columns.groups(block_inner) * n_chunks
@@ -142,6 +142,6 @@ def split_strided(
 
 
 def can_be_split(rows: Rows) -> bool:
-    """Whether a word holds a summary, words are few enough, and work items fit 31 bits."""
+    """Return whether a word holds a summary, words are few enough, and work items fit 31 bits."""
     countable = rows.n_rows * ceil_div(rows.n_cols, 1024) < 2**31
     return rows.itemsize < 8 and rows.n_cols <= MAX_SPLIT_COLS and countable
