@@ -1,5 +1,5 @@
 # Each command is enough on a fresh Debian or Ubuntu with python3, python3-venv and make:
-#   make quick   before a commit: style, spelling, sizes, unit tests and doctests of the library
+#   make quick   before a commit: style, spelling, sizes, and the tests of what changed
 #   make format  mend style, order of imports and spelling
 #   make test    every test, doctest and snippet on the CPU (or the GPU, if there is one)
 #   make serve   the site on http://127.0.0.1:8000
@@ -9,10 +9,8 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export NO_MKDOCS_2_WARNING = 1
 
-TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests
+TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests tools
 PYTEST = $(PY) -m pytest --numprocesses=auto --dist=worksteal
-QUICK = tests/test_structure.py tests/test_tooling.py src/triton_softmax \
-	$(addprefix tests/library/test_, nn.py losses.py dispatch.py way.py)
 
 .PHONY: serve build test quick format size regenerate lint clean
 
@@ -29,7 +27,7 @@ quick: .venv/.test size
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m codespell_lib $(TEXTS)
-	$(PYTEST) -q -m "not slow" $(QUICK)
+	$(PYTEST) -q -m "not slow" $$($(PY) tests/changed.py)
 
 format: .venv/.test
 	$(PY) -m ruff check --fix .
@@ -39,8 +37,10 @@ format: .venv/.test
 size:
 	$(PYTHON) .ci/size.py
 
+# All committed files that follow from the code. Chromium draws the figures; what each Triton makes
+# of the kernels (compiled.json) is of four releases, and comes from the workflow `compile`.
 regenerate: .venv/.test
-	TRITON_INTERPRET=1 PYTHONPATH=src:tests $(PY) tests/library/test_choices.py
+	$(PY) -m softmax_bench replay --update
 	$(PY) -m softmax_site.computed
 	PYTHONPATH=src $(PY) -m softmax_site.figures
 

@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule, parse_superfences_block_info
 
-pytest_plugins = ["interpreted", "counting", "pytester"]  # the first two are in `tests/`
+pytest_plugins = ["interpreted", "pytester"]  # the first is in `tests/`
 
 ROOT = Path(__file__).resolve().parent
 
@@ -141,11 +141,11 @@ class Session(Fence):
 @pytest.fixture
 def kernel_on_disk(tmp_path, monkeypatch):
     """What the command of `docs/use/hub.md` writes, where a fence runs."""
-    from triton_softmax.integrations import hub
+    from tools.hub import write_tree
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["hub", "kernel", "--owner", "you"])
-    hub.main()
+    monkeypatch.setattr(sys, "argv", ["write_tree.py", "kernel", "--owner", "you"])
+    write_tree.main()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,7 +17,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernel_cases import DEVICE, INTERPRETED, NAN, OPERATIONS, matrix, operands
 from triton_softmax.config import Choice
-from triton_softmax.config.space import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
+from triton_softmax.config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from triton_softmax.operations.operation import Operation
 from triton_softmax.plan import launches_of
 

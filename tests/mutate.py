@@ -31,7 +31,7 @@ LIBRARY = "src/triton_softmax"
 WORDS = ("annotation", "returns", "msg")  # parts of a statement that compute nothing
 
 TESTS = {
-    "config/": "test_choices.py test_config.py",
+    "config/": "test_config.py",
     "distributed/": "",  # nothing is drawn here: the tests take minutes for each mutant
     "kernels/device/exchange": "kernels/test_split_rows.py kernels/test_strided.py",
     "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",

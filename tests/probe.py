@@ -5,10 +5,7 @@ layout is a change of this one file of the tests.
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import triton
@@ -16,13 +13,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
 
-import triton_softmax
+from softmax_site.computed.road import frames_of
 from triton_softmax import launch, plan
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
-
-LIBRARY = Path(triton_softmax.__file__).parent
-TRITON = str(Path(triton.__file__).parent)
 
 
 def forget() -> None:
@@ -108,27 +102,5 @@ class Way(NamedTuple):
 
 
 def way_of(call: Callable[[], object]) -> Way:
-    """The functions of the library that a call enters. What Triton runs, kernels and their
-    interpreter, is not counted."""
-    frames: list[str] = []
-    inside: list[FrameType] = []  # the frame with which Triton was entered
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if inside:
-            if event == "return" and frame is inside[0]:
-                inside.clear()
-        elif event == "call":
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(TRITON):
-                inside.append(frame)
-            elif path.is_relative_to(LIBRARY):
-                module = path.relative_to(LIBRARY).with_suffix("").as_posix()
-                frames.append(f"{module}:{frame.f_code.co_qualname}")
-
-    call()  # later calls are counted: the first one plans and compiles
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return Way(frames)
+    """The functions of the library that a later call enters."""
+    return Way([frame.name for frame in frames_of(call)])

@@ -143,28 +143,6 @@ def of_class(root: Element, name: str) -> list[Element]:
     return [each for each in root.iter() if name in each.get("class", "").split()]
 
 
-def visible_words(root: Element) -> int:
-    """The words that a reader of a page meets, tables and code among them: not what is folded, nor
-    drawings and formulas."""
-    if root.tag in ("script", "style", "svg", "math"):
-        return 0
-    count = len((root.text or "").split())
-    for each in root:
-        if root.tag != "details" or each.tag == "summary":
-            count += visible_words(each)
-        if root.tag != "details":
-            count += len((each.tail or "").split())
-    return count
-
-
-def words_with_folds(root: Element) -> int:
-    """The words of a page with what is folded, code among them: not tables, drawings, formulas."""
-    if root.tag in ("script", "style", "svg", "math", "table"):
-        return 0
-    count = len((root.text or "").split())
-    return count + sum(words_with_folds(each) + len((each.tail or "").split()) for each in root)
-
-
 def code_blocks(html: str) -> list[tuple[str, list[str], str]]:
     """The (language, classes, text) of each highlighted block of a page, outside API listings."""
     root, found = tree(html), []
@@ -202,8 +180,3 @@ def read(path: Path) -> Page:
         if each.get("name") == "description":
             page = page._replace(description=each.get("content", ""))
     return page
-
-
-def question(shape: list[int], dim: int, dtype: str, operation: str, **more) -> dict:
-    """What the page "Which kernel" is asked."""
-    return {"shape": shape, "dim": dim, "dtype": dtype, "operation": operation} | more

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from changed import checks_of
 from mutate import LIBRARY, ROOT, Trial, checked_by, mutants_of
 
 FILE = '''"""1 < 2"""
@@ -63,3 +64,18 @@ def test_a_mutant_is_killed_and_one_that_changes_nothing_survives(tmp_path: Path
         "a > b → a <= b": True,
     }
     assert (tmp_path / "src/a.py").read_text() == text
+
+
+@pytest.mark.parametrize("path, tests", [
+    ("src/triton_softmax/nn.py", ["src/triton_softmax/nn.py", "tests/library/test_nn.py"]),
+    ("src/softmax_bench/tune.py", ["src/softmax_bench/tune.py", "tests/bench/test_tune.py"]),
+    ("src/triton_softmax/config/measured.txt", ["tests/library/test_config.py"]),
+    ("tests/library/test_nn.py", ["tests/library/test_nn.py"]),
+    ("docs/use/hub.md", ["docs/use/hub.md"]),
+    ("tests/probe.py", []),
+    ("src/triton_softmax/gone.py", []),
+    ("docs/_computed/primer.md", []),
+    ("pyproject.toml", []),
+])  # fmt: skip
+def test_quick_tries_what_changed(path, tests):
+    assert checks_of(path) == tests

@@ -4,7 +4,7 @@ Two tokens with three classes each. Each row of dx adds up to 0; loss is the los
 """
 # code: src/triton_softmax/operations/cross_entropy.py:_of_gradient..CROSS_ENTROPY_GRADIENT
 # given: src/triton_softmax/kernels/tile.py: tile_kernel
-# given: src/triton_softmax/config/space.py: RowTile
+# given: src/triton_softmax/config/constants.py: RowTile
 # right: dx = [[s * (p - (j == t)) if t >= 0 else 0.0 for j, p in enumerate(row)] for row, t, s in zip(softmax(x), target, share)]  # the gradient
 # right: loss = [s * (logsumexp(row) - row[t]) if t >= 0 else 0.0 for row, t, s in zip(x, target, share)]  # the cross-entropy
 # right: lse = [logsumexp(row) if t >= 0 else 0.0 for row, t in zip(x, target)]  # logsumexp

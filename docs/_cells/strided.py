@@ -4,7 +4,7 @@ The elements of a column of this matrix lie four apart. Step through: a program 
 """
 # code: src/triton_softmax/kernels/strided.py:strided_kernel
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
-# given: src/triton_softmax/config/space.py: StridedTile
+# given: src/triton_softmax/config/constants.py: StridedTile
 # right: out = [list(row) for row in zip(*softmax([list(column) for column in zip(*x)]))]  # softmax of the columns
 # again: with negative numbers far apart
 #   [1.0, 1.0, 0.0, 2.0], [2.0, 3.0, 0.0, 0.0], [3.0, 5.0, 0.0, 2.0]

@@ -7,7 +7,7 @@ The third program has only one row left. Try OP=LOG_SOFTMAX. Or one row per prog
 # given: src/triton_softmax/operations/softmax.py: SOFTMAX
 # given: src/triton_softmax/operations/softmax.py: LOG_SOFTMAX
 # given: src/triton_softmax/operations/logsumexp.py: LOGSUMEXP
-# given: src/triton_softmax/config/space.py: RowTile
+# given: src/triton_softmax/config/constants.py: RowTile
 # right: out = softmax(x)
 # right: out = log_softmax(x)
 # right: out = [[logsumexp(row)] for row in x]  # logsumexp

@@ -7,7 +7,6 @@ In reading order:
 * `inputs`: the tensors of a case;
 * `providers`: how each one is called, in every suite;
 * `measure`: how time and error are measured;
-* `pace`: why launches have two speeds;
 * `warmup`: what is compiled before anything is timed;
 * `runner`, `results`: the loop that checks, times and writes a row per case and provider;
 * `schema`: the files of the data: their published form, read, validated and written (no torch);

@@ -113,16 +113,6 @@ def _gpu_report(options: Options) -> None:
     print(gpu_report.sentence(found))
 
 
-def _pace(options: Options) -> None:
-    _ready(options)
-    from softmax_bench import pace
-
-    found = pace.run(options.commit)
-    schema.write(Path(options.out), found, 3)
-    for size in found["sizes"]:
-        print(size)
-
-
 def _invariance(options: Options) -> None:
     _ready(options)
     from softmax_bench import invariance
@@ -247,9 +237,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--junitxml", required=True)
     add("--out", required=True)
     add("--commit", help="the commit tested, where there is no repository")
-
-    words = "why launches have two speeds: a copy whose programs stamp their times"
-    writes(command(_pace, words), "pace.json", ("cuda",))
 
     add = command(_profile, "what a GPU's counters say of calls, by Nsight Compute")
     measures(add, "profile.json", ("cuda",))

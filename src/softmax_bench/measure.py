@@ -82,9 +82,10 @@ class CudaTimer:
             call: what is timed, and has been called before.
             cold: with a cold cache, and not with what the call before left in it.
 
-        What passes between events and kernel alternates from launch to launch (`pace`). So one half
-        of the samples is taken at one place in that order and one at the other, and what is
-        returned are the means of both halves, sample by sample in the order of size.
+        What passes between events and kernel alternates from launch to launch
+        (docs/benchmarks/pace.json). So one half of the samples is taken at one place in that order
+        and one at the other, and what is returned are the means of both halves, sample by sample in
+        the order of size.
         """
         estimate = self._once(call)
         if estimate >= LONG_MS:

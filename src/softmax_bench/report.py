@@ -67,7 +67,7 @@ TURNS = 10
 
 APART = 0.416
 """So many microseconds are no difference: by as much what passes between events and kernel
-alternates from launch to launch (`pace`)."""
+alternates from launch to launch (docs/benchmarks/pace.json)."""
 
 NEAR = 0.02
 """Nor is so large a share of the time: tensors elsewhere in memory change a copy's time by as

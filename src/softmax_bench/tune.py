@@ -2,10 +2,10 @@
 tune`.
 
 Cells are those of a run that the file holds, drawn from a seed as in the suite `random`, or named
-(`--shapes`). Each is launched as the library would, as its model would, and in `--wide` more of the
-ways that [`config.space`][triton_softmax.config.space] allows, spread over the order that the model
-gives them. They are measured like other providers, each twice: the first time says which is best,
-the second how fast it is, so that luck is not taken for speed.
+(`--shapes`). Each is launched as the library would, as a [model][softmax_bench.cost] of the time
+would, and in `--wide` more of the [possible ways][softmax_bench.possible], spread over the order
+that the model gives them. They are measured like other providers, each twice: the first time says
+which is best, the second how fast it is, so that luck is not taken for speed.
 
 The file keeps choices with their times. So `--report` needs no GPU, and judges the library as it is
 today.
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmax_bench import providers, tuned
+from softmax_bench import possible, providers, tuned
 from softmax_bench.case import Case
 from softmax_bench.inputs import Tensors
 from softmax_bench.random_shapes import draw
@@ -32,19 +32,20 @@ from softmax_bench.roster import COPY
 from softmax_bench.schema import DataError
 from softmax_bench.tuned import LISTED
 from triton_softmax import plan
-from triton_softmax.config import Choice, Device, Traits, space
+from triton_softmax.config import Choice, Device, Traits, constants
 from triton_softmax.config import choose as chooser
+from triton_softmax.config.calls import Columns, Rows, ceil_div
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
 CONSTANTS = {
-    "packed_rows": space.RowTile,
-    "aligned_rows": space.RowTile,
-    "split_rows": space.SplitRows,
-    "strided": space.StridedTile,
-    "split_strided": space.SplitStrided,
-    "two_pass": space.TwoPass,
+    "packed_rows": constants.RowTile,
+    "aligned_rows": constants.RowTile,
+    "split_rows": constants.SplitRows,
+    "strided": constants.StridedTile,
+    "split_strided": constants.SplitStrided,
+    "two_pass": constants.TwoPass,
 }
 """The class of a kernel's constants."""
 
@@ -55,7 +56,7 @@ CONSTANTS = {
 class Problem(NamedTuple):
     """All that a choice depends on."""
 
-    facts: space.Rows | space.Columns
+    facts: Rows | Columns
     traits: Traits
     device: Device
 
@@ -63,9 +64,17 @@ class Problem(NamedTuple):
         """What the library chooses."""
         return chooser.chosen(*self)
 
+    def programs(self, choice: Choice) -> int:
+        """Return the programs of each launch of a choice."""
+        if isinstance(self.facts, Columns):
+            groups = self.facts.groups(choice.how.block_inner)
+        else:
+            groups = ceil_div(self.facts.n_rows, getattr(choice.how, "block_rows", 1))
+        return choice.programs(groups)
+
     def possible(self) -> list[Choice]:
         """All between which the model chooses, the fastest first by what it says."""
-        return [choice for _, choice in sorted(chooser.timed(*self), key=lambda each: each[0])]
+        return [choice for _, choice in sorted(possible.timed(*self), key=lambda each: each[0])]
 
 
 def device_of(multiprocessors: int) -> Device:
@@ -79,7 +88,7 @@ def problem_of(case: Case, device: Device) -> Problem:
     out = torch.empty(case.shape, dtype=inputs[0].dtype, device="meta")
     seen: list[Problem] = []
 
-    def asked(facts: space.Rows | space.Columns, traits: Traits, *_: object) -> Choice:
+    def asked(facts: Rows | Columns, traits: Traits, *_: object) -> Choice:
         seen.append(Problem(facts, traits, device))
         return seen[-1].library()
 

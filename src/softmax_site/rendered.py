@@ -7,8 +7,6 @@ Names, besides those of `benchmarks.views` and its neighbours:
 
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
-* `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
-  table of usual shapes;
 * `course-PAGE`: the exercises of a page below docs/practice; `exercises`, the list of all;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
@@ -37,11 +35,9 @@ from softmax_site.benchmarks.data import REASONS, read, size_key
 from softmax_site.benchmarks.data import measurements as load_data
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.figures import home, moving
-from softmax_site.which_kernel import page as which_kernel
 
 READ = (
     *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
-    f"docs/{which_kernel.PAGE}",
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""
@@ -76,8 +72,6 @@ def load(root: Path) -> Rendered:
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
-    if (root / which_kernel.LIBRARY).is_dir():
-        out.add(which_kernel.render(root))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
     return out

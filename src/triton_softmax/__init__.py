@@ -4,8 +4,7 @@ replacements of PyTorch's functions.
 The modules, in the order in which a call reaches them:
 
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
-  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules; `layers`:
-  modules without state, for Hugging Face's `kernels`
+  `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules
 - `arguments`: checks, and the `batch_invariant` context
 - `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
   and tracing; plain eager calls bypass the dispatcher

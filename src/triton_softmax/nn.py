@@ -1,6 +1,6 @@
 """The modules `Softmax`, `LogSoftmax` and `CrossEntropyLoss`, like those of `torch.nn`.
 
-Each `forward` works for PyTorch's module of its name too, which has no `extras` (see `layers`).
+Each `forward` works for PyTorch's module of its name too, which has no `extras`.
 """
 
 import torch

@@ -21,8 +21,9 @@ from torch import Tensor, empty_like
 
 from . import arguments, composite, layout
 from .arguments import DTYPES, check_alike, check_arguments, check_device
-from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, space
-from .config.space import Columns, Rows, RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
+from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, splitting
+from .config.calls import Columns, Rows
+from .config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from .kernels import split_rows, split_strided, strided, tile, two_pass
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .operations.operation import Operation, in_any_order
@@ -330,7 +331,7 @@ def traits_of(op: Operation) -> Traits:
 def in_every_batch(op: Operation, inputs: tuple[Tensor, ...], n_cols: int) -> Operation:
     """The batch-invariant variant of an operation for these tensors and rows of this length."""
     itemsize = min([each.element_size() for each in inputs[: op.inputs]])
-    return in_any_order(op, space.group_of(n_cols, itemsize))
+    return in_any_order(op, splitting.group_of(n_cols, itemsize))
 
 
 def _plan_launches(
@@ -366,7 +367,7 @@ def _plan_launches(
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and total > space.INVARIANT_TILE_COLS:
+        if op.any_order and total > splitting.INVARIANT_TILE_COLS:
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
@@ -428,10 +429,10 @@ def launches_of(
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
         parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
-        numbers += (choice.n_chunks, choice.chunk_cols, *parts, space.MAX_POLLS)
+        numbers += (choice.n_chunks, choice.chunk_cols, *parts, splitting.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
-        numbers += (choice.n_chunks, space.MAX_POLLS)
+        numbers += (choice.n_chunks, splitting.MAX_POLLS)
     elif isinstance(how, TwoPass):
         n_words = (1 + op.sums) * grid * how.block_inner if choice.two_launches else 0
         workspace = Workspace(n_words, zeroed=False)

@@ -10,7 +10,7 @@ from torch import Tensor, empty_like
 
 from . import arguments, composite, layout
 from .arguments import LossOptions, Modifiers, check_device
-from .config import space
+from .config import splitting
 from .kernels import row_scalars as scalars
 from .kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
@@ -358,8 +358,8 @@ def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyP
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
-    if invariant and space.parts_of(total) > 1:
-        n_chunks = space.parts_of(total) // ranks
+    if invariant and splitting.parts_of(total) > 1:
+        n_chunks = splitting.parts_of(total) // ranks
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
     n_chunks = triton.cdiv(n_cols, chunk_cols)
     whole = triton.next_power_of_2(total)

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import arguments, layout
 from .arguments import Modifiers
 from .config import Masked
-from .config.space import vector_of_lines
+from .config.calls import vector_of_lines
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps, masked_rows_kernel
 from .launch import Launch, Workspace, plans
 from .operations.operation import Operation

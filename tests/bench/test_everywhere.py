@@ -17,33 +17,33 @@ DATA = load(ROOT / FILE, "compiled")
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
 SPILLED = {
-    "masked_rows_kernel softmax_vjp bf16": (1, 4),
-    "pushed_rows_kernel log_softmax fp16": (1, 40),
-    "pushed_rows_kernel log_softmax_vjp fp16": (4, 72),
-    "pushed_rows_kernel softmax fp16": (11, 124),
-    "split_rows_kernel cross_entropy_gradient bf16": (2, 44),
-    "split_rows_kernel cross_entropy_gradient fp32": (1, 24),
-    "split_rows_kernel entropy bf16": (12, 616),
-    "split_rows_kernel log_softmax bf16": (1, 136),
-    "split_rows_kernel log_softmax fp32": (11, 240),
-    "split_rows_kernel log_softmax_vjp bf16": (1, 8),
-    "split_rows_kernel log_softmax_vjp fp16": (2, 12),
-    "split_rows_kernel log_softmax_vjp fp32": (4, 32),
-    "split_rows_kernel rank_summary_and_entropy bf16": (4, 144),
-    "split_rows_kernel rank_summary_and_sum bf16": (23, 848),
-    "split_rows_kernel softmax bf16": (8, 48),
-    "split_rows_kernel softmax fp16": (4, 8),
-    "split_rows_kernel softmax fp32": (6, 152),
-    "split_rows_kernel softmax_vjp bf16": (3, 40),
-    "split_rows_kernel softmax_vjp fp16": (9, 48),
-    "split_rows_kernel softmax_vjp fp32": (1, 64),
-    "split_strided_kernel softmax bf16": (2, 44),
-    "targets_kernel bf16": (2, 8),
-    "two_pass_kernel log_softmax_vjp fp16 write": (4, 12),
-    "two_pass_kernel softmax_vjp fp16 publish": (2, 16),
-    "two_pass_kernel softmax_vjp fp16 write": (8, 20),
+    "masked_rows_kernel softmax_vjp bf16": 4,
+    "pushed_rows_kernel log_softmax fp16": 40,
+    "pushed_rows_kernel log_softmax_vjp fp16": 72,
+    "pushed_rows_kernel softmax fp16": 124,
+    "split_rows_kernel cross_entropy_gradient bf16": 44,
+    "split_rows_kernel cross_entropy_gradient fp32": 24,
+    "split_rows_kernel entropy bf16": 616,
+    "split_rows_kernel log_softmax bf16": 136,
+    "split_rows_kernel log_softmax fp32": 240,
+    "split_rows_kernel log_softmax_vjp bf16": 8,
+    "split_rows_kernel log_softmax_vjp fp16": 12,
+    "split_rows_kernel log_softmax_vjp fp32": 32,
+    "split_rows_kernel rank_summary_and_entropy bf16": 144,
+    "split_rows_kernel rank_summary_and_sum bf16": 848,
+    "split_rows_kernel softmax bf16": 48,
+    "split_rows_kernel softmax fp16": 8,
+    "split_rows_kernel softmax fp32": 152,
+    "split_rows_kernel softmax_vjp bf16": 40,
+    "split_rows_kernel softmax_vjp fp16": 48,
+    "split_rows_kernel softmax_vjp fp32": 64,
+    "split_strided_kernel softmax bf16": 44,
+    "targets_kernel bf16": 8,
+    "two_pass_kernel log_softmax_vjp fp16 write": 12,
+    "two_pass_kernel softmax_vjp fp16 publish": 16,
+    "two_pass_kernel softmax_vjp fp16 write": 20,
 }
-"""Of a kind of kernel: on how many of GPUs and Tritons it spills, and the most bytes per thread."""
+"""Of a kind of kernel: the most bytes per thread that it spills on any GPU, by any Triton."""
 
 
 def lines():
@@ -73,13 +73,10 @@ def test_every_kernel_of_the_library_is_there_on_every_gpu():
         assert {kind.split()[0] for _, of, kind, _ in lines() if of == name} == kernels - waits
 
 
-def test_nothing_spills_but_what_is_known():
-    spilled: dict[str, list[int]] = {}
-    for *_, kind, found in lines():
+def test_nothing_spills_more_than_is_known():
+    for *where, kind, found in lines():
         assert 0 < found["registers"] <= 512 and max(found["load_bits"], found["store_bits"]) <= 256
-        if found["spill_bytes"]:
-            spilled.setdefault(kind, []).append(found["spill_bytes"])
-    assert {kind: (len(each), max(each)) for kind, each in spilled.items()} == SPILLED
+        assert found["spill_bytes"] <= SPILLED.get(kind, 0), (*where, kind)
 
 
 def test_the_file_is_small_and_written_as_it_is_read():

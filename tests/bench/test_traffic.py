@@ -14,7 +14,7 @@ from softmax_tutorial import naive, reference, single_block, three_loops, two_lo
 from softmax_tutorial.ladder import RUNGS
 from triton_softmax import plan
 from triton_softmax.config import Choice
-from triton_softmax.config.space import TILE_KERNELS, SplitRows, SplitStrided, TwoPass
+from triton_softmax.config.constants import TILE_KERNELS, SplitRows, SplitStrided, TwoPass
 from triton_softmax.operations import OPERATIONS
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]

@@ -26,7 +26,7 @@ from kernel_cases import (
 )
 from triton_softmax import launch
 from triton_softmax import plan as plans
-from triton_softmax.config import space
+from triton_softmax.config import splitting
 from triton_softmax.operations import OPERATIONS
 
 pytestmark = pytest.mark.gpu
@@ -388,7 +388,7 @@ def test_without_partners_the_bits_are_the_same(shape, dim, dtype, monkeypatch, 
     rows = forward_kernels(x, dim) == kernel_name("split_rows")
     assert rows == (len(shape) == 2 and dim == 1)
     assert _relative_error(y, torch.softmax(x.double(), dim).to(dtype).double()) < _tolerance(dtype)
-    monkeypatch.setattr(space, "MAX_POLLS", -1)
+    monkeypatch.setattr(splitting, "MAX_POLLS", -1)
     probe.forget()
     for _ in range(3):
         assert torch.equal(forward(x, dim), y)

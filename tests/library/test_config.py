@@ -1,17 +1,12 @@
 """Which kernel and how: what every choice keeps to, on both sides of every measured threshold."""
 
-import ast
 import itertools
-import math
 import random
-import sys
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-import torch
 
-from kernel_cases import expected, operands, quiet
 from triton_softmax import config, plan
 from triton_softmax.config import (
     Choice,
@@ -19,20 +14,14 @@ from triton_softmax.config import (
     Masked,
     Traits,
     columns_of,
-    cost,
-    space,
+    rows_of,
+    splitting,
 )
 from triton_softmax.config import choose as chooser
+from triton_softmax.config.calls import Columns, Rows, next_power_of_2
+from triton_softmax.config.constants import TILE_KERNELS as TILES
+from triton_softmax.config.constants import SplitStrided, TwoPass
 from triton_softmax.config.measured import ANY, TABLES
-from triton_softmax.config.space import (
-    Columns,
-    Rows,
-    RowTile,
-    SplitRows,
-    SplitStrided,
-    StridedTile,
-    TwoPass,
-)
 from triton_softmax.operations import OPERATIONS
 
 H200 = Device(132, nvidia=True)
@@ -45,7 +34,6 @@ TRAITS |= {"invariant backward": Traits(2, any_order=True)}
 SOFTMAX, SOFTMAX_VJP, LOGSUMEXP = (
     TRAITS[name] for name in ("softmax", "softmax_backward", "logsumexp")
 )
-TILES = space.TILE_KERNELS
 
 on_every_device = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 of_every_kind = pytest.mark.parametrize("traits", TRAITS.values(), ids=TRAITS)
@@ -76,7 +64,7 @@ def of_load(loads, device: Device) -> list[int]:
 OF_ROWS = ("row", "split", "one", "without")
 LENGTHS = around([*thresholds(OF_ROWS, ("cols", "body")), *(2**k for k in range(23)), 2**25])
 LOADS = thresholds(OF_ROWS, ("load", "load_2048", "load_4096", "load_8192"))
-STRANDS = around([*thresholds(("strand",), ("cols", "power")), *(2**k for k in range(18)), 10**6])
+COLUMNS = around([*thresholds(("column",), ("cols", "power")), *(2**k for k in range(18)), 10**6])
 
 
 def is_power_of_2(n: int) -> bool:
@@ -87,7 +75,7 @@ def rows_apart(n_rows, n_cols, itemsize, traits, gap=0, address=0) -> Rows:
     """Rows as a choice sees them: those of inputs lie `gap` elements apart."""
     strides = (n_cols + gap,) * traits.inputs + (n_cols,) * (not traits.reduces)
     addresses = (address,) + (0,) * (len(strides) - 1)
-    return space.rows_of(n_rows, n_cols, itemsize, addresses, strides)
+    return rows_of(n_rows, n_cols, itemsize, addresses, strides)
 
 
 def choose(n_rows, n_cols, itemsize, traits=SOFTMAX, device=H200, name=None, **lie) -> Choice:
@@ -134,13 +122,13 @@ def check_rows(choice: Choice, rows: Rows, device: Device, any_order: bool = Fal
         assert rows.itemsize < 8 and choice.chunk_cols <= how.block and how.words >= choice.n_chunks
         assert choice.chunk_cols % how.vector == 0 and not (how.depth == 2 and how.keep_terms)
         assert not how.edges or how.vector == 16 // rows.itemsize
-        assert choice.n_chunks <= space.MAX_CHUNKS
+        assert choice.n_chunks <= splitting.MAX_CHUNKS
         check_chunks(choice, n_cols, device, how.words, how.words)
         groups = min(groups, 2**16) if any_order else groups
     else:
         assert choice.kernel == "two_pass"
         assert choice.chunk_cols * choice.n_chunks >= n_cols
-        assert rows.itemsize == 8 or n_cols > space.MAX_SPLIT_COLS or groups > 2**20
+        assert rows.itemsize == 8 or n_cols > splitting.MAX_SPLIT_COLS or groups > 2**20
     check_launch(choice, groups, device)
 
 
@@ -168,7 +156,7 @@ def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
     assert is_power_of_2(how.block_cols) and is_power_of_2(how.block_inner)
     if choice.kernel == "strided":
         assert how.tiles * how.block_cols >= n_cols and choice.n_chunks == 1
-        assert how.block_inner >= min(8, space.next_power_of_2(columns.n_inner))
+        assert how.block_inner >= min(8, next_power_of_2(columns.n_inner))
     elif choice.kernel == "split_strided":
         assert columns.itemsize < 8 and device.nvidia
         check_chunks(choice, n_cols, device, how.chunks, how.chunks * how.block_inner)
@@ -186,12 +174,12 @@ def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
 @on_every_device
 @of_every_kind
 @of_every_size
-def test_strands_on_both_sides_of_every_threshold(itemsize, traits, device):
-    loads = thresholds(("strand",), ("load", "programs"))
+def test_columns_on_both_sides_of_every_threshold(itemsize, traits, device):
+    loads = thresholds(("column",), ("load", "programs"))
     outers = itertools.cycle([*of_load(loads, device)[:-3], 5000])
     inners = itertools.cycle((1, 7, 32, 33, 64, 5000))
     vectors = itertools.cycle((1, 2, 16 // itemsize))
-    for n_cols, _ in itertools.product(STRANDS, range(2)):
+    for n_cols, _ in itertools.product(COLUMNS, range(2)):
         vector = next(vectors)
         columns = Columns(next(outers), n_cols, next(inners), itemsize, vector, vector, False)
         check_columns(chooser.chosen(columns, traits, device), columns, device)
@@ -201,7 +189,7 @@ def test_strands_on_both_sides_of_every_threshold(itemsize, traits, device):
 def test_masked_rows_on_both_sides_of_every_threshold(device):
     loads = thresholds(("masked",), ("load",))
     held = around(thresholds(("masked",), ("held",)))
-    for n_cols, bytes_of_one in itertools.product(STRANDS, held):
+    for n_cols, bytes_of_one in itertools.product(COLUMNS, held):
         for n_rows, adjacent in itertools.product(of_load(loads, device), (False, True)):
             masked = Masked(n_rows, n_cols, bytes_of_one, 4, adjacent, wide_index=False)
             choice = chooser.chosen(masked, SOFTMAX, device)
@@ -274,7 +262,7 @@ def test_a_row_that_is_too_long_for_one_program_stays_so(n_rows, itemsize):
 @pytest.mark.parametrize("traits", [SOFTMAX, SOFTMAX_VJP, LOGSUMEXP])
 def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, nvidia):
     traits, device = traits._replace(any_order=True), Device(132, nvidia)
-    longest = space.INVARIANT_TILE_COLS
+    longest = splitting.INVARIANT_TILE_COLS
     counts = of_load(LOADS, device)
     for n_cols, itemsize in itertools.product(LENGTHS, (2, 4, 8)):
         found = {choose(n_rows, n_cols, itemsize, traits, device) for n_rows in counts}
@@ -282,92 +270,42 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
         assert len(cut) == 1 or all(each.kernel in TILES for each in found)
         assert {each.how.block <= 2**13 for each in found if each.kernel == "split_rows"} <= {True}
         assert all(each.kernel in TILES for each in found) == (n_cols <= longest)
-    for n_cols, itemsize in itertools.product(STRANDS, (2, 4)):
-        strands = Columns(1, n_cols, 64, itemsize, 4, 4, False)
-        wanted = chooser.measured_columns(strands, traits, device)
+    for n_cols, itemsize in itertools.product(COLUMNS, (2, 4)):
+        columns = Columns(1, n_cols, 64, itemsize, 4, 4, False)
+        wanted = chooser.measured_columns(columns, traits, device)
         for n_outer in (16, 1000):
-            more = strands._replace(n_outer=n_outer)
+            more = columns._replace(n_outer=n_outer)
             assert chooser.measured_columns(more, traits, device) == wanted
-    for n_cols in STRANDS:
+    for n_cols in COLUMNS:
         masked = [Masked(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]
         assert len({chooser.chosen(each, traits, device) for each in masked}) == 1
 
 
-# --- the model
+# --- other GPUs, which get what the tables say
 
 
-def test_the_model_is_asked_where_nobody_measured_and_for_nothing_else():
-    for device, any_order in itertools.product((*DEVICES.values(), H200), (False, True)):
-        traits = SOFTMAX._replace(any_order=any_order)
-        rows = rows_apart(1000, 1000, 4, traits)
-        modelled = not (device.tuned or any_order)
-        ask = chooser.modelled if modelled else chooser.measured_rows
-        assert choose(1000, 1000, 4, traits, device) == ask(rows, traits, device)
-        columns = columns_of(2, 100, 64, 4, (0, 0), ((6400, 64, 1),) * 2)
-        assert columns == Columns(2, 100, 64, 4, 4, 1, False)
-        ask = chooser.modelled if modelled else chooser.measured_columns
-        assert chooser.chosen(columns, traits, device) == ask(columns, traits, device)
-
-
-def in_tiles(rows, cols, warps, n_rows, n_cols):
-    how = RowTile(rows, cols, 4, False)
-    return Choice("packed_rows", how, warps), Rows(n_rows, n_cols, 4, 4, False, 4), SOFTMAX
-
-
-def in_chunks(n_rows, warps=1, most=None, depth=0):
-    """Two chunks of 1,000 columns, by programs of 65 registers a thread."""
-    how = SplitRows(1024, 4, False, False, False, False, depth, True, 0, True, True, 128, 3)
-    choice = Choice("split_rows", how, warps, 65, 2, 1000, most)
-    return choice, Rows(n_rows, 2000, 4, 4, False, 4), SOFTMAX
-
-
-STRAND = Columns(3, 100, 50, 4, 4, 4, False)
-TILE = Choice("strided", StridedTile(128, 64, 4, True, False), 16)
-LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, two_launches=True)
-MODELLED = {
-    # Each of 500 programs moves 2 · 2 · 1024 · 4 bytes and issues 2048 · 12 + 1024 · 9 = 33,792
-    # instructions, in 1000 + 33792 / 128 + 2 · 250 = 1764 ns without others, which is also how long
-    # it waits; the 132 multiprocessors move all in 500 · 16384 / (132 · 24) = 2586 ns, and the one
-    # with 4 programs computes for 4 · 33792 / 270 = 501 ns; 1764 + √(1764² + 2586² + 501²) = 4934.
-    "two rows": (in_tiles(2, 1024, 4, 1000, 1024), (500, 16384, 2048, 1024, 1), 4934.013),
-    "255 registers": (in_tiles(2, 1904, 1, 8, 1904), (4, 30464, 3808, 1904, 1), 5936.3717),
-    "257 registers": (in_tiles(2, 1920, 1, 8, 1920), (4, 30720, 3840, 1920, 1), math.inf),
-    "256 in one row": (in_tiles(1, 7168, 1, 8, 7168), (8, 57344, 7168, 3584, 1), math.inf),
-    # 512 threads of 88 elements, 32 registers besides and 8 to spare take all registers.
-    "full": (in_tiles(1, 45056, 16, 8, 45056), (8, 360448, 45056, 22528, 1), 7960.4523),
-    "too full": (in_tiles(1, 45568, 16, 8, 45568), (8, 364544, 45568, 22784, 1), math.inf),
-    "one wave": (in_chunks(2046), (2046, 8016, 1024, 512, 1), 13355.087),
-    "pipeline": (in_chunks(10**4, most=200, depth=2), (10**4, 8016, 1024, 512, 1), 287296.66),
-    "large": (in_chunks(3000, warps=32), (3000, 8016, 1024, 512, 1), 152338.24),
-    # Accesses are narrow, so 16 elements take a register each, and 4 their addresses.
-    "narrow strands": (
-        (TILE, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
-        *((3000, 37000, 8192, 4096, 1), 47232.043),
-    ),
-    "strands in loops": (
-        (LOOPS, STRAND._replace(itemsize=2, n_outer=3000), SOFTMAX),
-        *((3000, 28774, 2048, 768, 4), 67597.361),
-    ),
-}
-
-
-@pytest.mark.parametrize("asked, work, nanoseconds", MODELLED.values(), ids=MODELLED)
-def test_what_the_model_says(asked, work, nanoseconds):
-    """A call's work, and its time on 132 multiprocessors, as computed by hand from the constants;
-    next to a border: the last program that fits, the wave that is full, the first that is not."""
-    assert cost.work(*asked) == work
-    assert cost.duration(*asked, H200) == pytest.approx(nanoseconds, rel=1e-7)
-
-
-def test_no_possible_choice_is_faster_in_the_model():
-    device = Device(108, True)
-    for n_cols, n_rows in itertools.product((100, 1000, 12_001, 100_001), (1, 300, 10**5)):
-        rows = rows_apart(n_rows, n_cols, 2, SOFTMAX)
-        own = cost.duration(choose(n_rows, n_cols, 2, device=device), rows, SOFTMAX, device)
-        every = space.row_choices(rows, SOFTMAX, device)
-        assert own <= min(cost.duration(each, rows, SOFTMAX, device) for each in every)
-        for each in every:
-            check_rows(each, rows, device)
+@of_every_kind
+@of_every_size
+def test_a_gpu_gets_what_another_gets_for_as_many_rows_per_multiprocessor(itemsize, traits):
+    """Where no program waits, so that it does not matter how many are resident at once."""
+    a100, tiles = DEVICES["A100"], 0
+    for n_cols, load in itertools.product(LENGTHS, (1, 2, 8, 64)):
+        rows = rows_apart(load, n_cols, itemsize, traits)
+        ours, other = (
+            chooser.chosen(rows._replace(n_rows=load * each.multiprocessors), traits, each)
+            for each in (H200, a100)
+        )
+        waits = {"split_rows", "two_pass"} & {ours.kernel, other.kernel}
+        assert waits or ours == other, (n_cols, load)
+        tiles += not waits
+        columns = Columns(load, n_cols, 32, itemsize, 1, 1, False)
+        ours, other = (
+            chooser.chosen(columns._replace(n_outer=load * each.multiprocessors), traits, each)
+            for each in (H200, a100)
+        )
+        assert ours.kernel == other.kernel
+        assert ours.kernel != "strided" or ours == other, (n_cols, load)
+    assert tiles > len(LENGTHS)
 
 
 def test_a_larger_device_gets_no_fewer_programs():
@@ -378,27 +316,6 @@ def test_a_larger_device_gets_no_fewer_programs():
             groups = -(-n_rows // getattr(choice.how, "block_rows", 1))
             programs.append(choice.programs(groups))
         assert programs == sorted(programs), (n_rows, n_cols)
-
-
-@quiet
-@pytest.mark.parametrize("operation", SOFTMAXES)
-@pytest.mark.parametrize("shape", [(5, 1), (5, 33), (2, 300), (2, 2500), (2, 40, 7)])
-def test_what_the_model_chooses_computes_what_is_asked(operation, shape, monkeypatch):
-    """Without waiting and assembly, which a CPU has not."""
-    monkeypatch.setattr(chooser, "measured_rows", chooser.modelled)
-    monkeypatch.setattr(chooser, "measured_columns", chooser.modelled)
-    if len(shape) == 2:
-        inputs = operands(operation, *shape, torch.float32, gaps=(0, 0))
-        got = plan.make_plan(SOFTMAXES[operation], inputs, 1)(*inputs)
-        wanted = expected(operation, inputs)
-    elif "logsumexp" in operation:
-        return
-    else:
-        flat = operands(operation, shape[0] * shape[2], shape[1], torch.float32, gaps=(0, 0))
-        inputs = [t.view(shape[0], shape[2], shape[1]).mT.contiguous() for t in flat]
-        got = plan.make_plan(SOFTMAXES[operation], tuple(inputs), 1)(*inputs)
-        wanted = expected(operation, flat).view(shape[0], shape[2], shape[1]).mT
-    torch.testing.assert_close(got.double(), wanted, atol=3e-6, rtol=3e-5)
 
 
 # --- what is asked for by name
@@ -433,7 +350,7 @@ def test_more_chunks_than_are_possible_are_refused():
 
 @pytest.mark.parametrize("chunks, width, warps", [(1, 1, 4), (129, 1, 4), (513, 1, 2), (9, 32, 4)])
 def test_every_thread_polls_words_of_its_own(chunks, width, warps):
-    lanes, polls = space.lanes_and_polls(chunks, warps, width)
+    lanes, polls = splitting.lanes_and_polls(chunks, warps, width)
     assert is_power_of_2(lanes) and lanes >= chunks and polls * 32 * warps == lanes * width
     if width == 1:
         how = choose(3, 4096, 4, name="split_rows").how._replace(words=lanes, polls=polls)
@@ -445,7 +362,7 @@ def test_every_thread_polls_words_of_its_own(chunks, width, warps):
         sizes = (3, 700, 500), chunks * 256, (10, 20), (100, 1, 2)
     (launch,), workspace = plan.launches_of(SOFTMAXES["softmax"], choice, *sizes)
     assert launch.constants == {"OP": SOFTMAXES["softmax"], "HOW": how}
-    assert launch.numbers[-1] == space.MAX_POLLS
+    assert launch.numbers[-1] == splitting.MAX_POLLS
     assert workspace.n_words == launch.grid * width and workspace.zeroed
 
 
@@ -469,15 +386,3 @@ def test_few_kernels_for_lengths_of_every_magnitude(device):
         choices = [choose(n_rows, n, itemsize, traits, device) for n in lengths]
         kernels = {(each.kernel, *each[2:4], how) for each in choices for how in each.launches}
         assert len(kernels) <= 88
-
-
-def test_the_choice_needs_the_standard_library_only_and_little_of_it():
-    """The page "Which kernel" runs these files where there is no more."""
-    known = {"__future__", "collections", "importlib", "math", "typing"}
-    for file in Path(config.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf8"))):
-            if isinstance(node, ast.Import):
-                assert {name.name.split(".")[0] for name in node.names} <= known, file
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 1 or (node.module or "").split(".")[0] in known, file
-    assert known <= set(sys.stdlib_module_names)

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from triton_softmax.integrations import hub
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "triton_softmax"
 NEEDED = ("pyproject.toml", "README.md", "LICENSE", "src", "tests")
@@ -95,13 +93,13 @@ def installed(built, tmp_path_factory) -> Path:
     return target
 
 
-def alone(code: str, installed: Path, *arguments: Path) -> str:
+def alone(code: str, installed: Path) -> str:
     """Run code in a process that sees the wheel, torch, triton and numpy, and not this
     repository."""
     import numpy
 
     others = os.fspath(Path(numpy.__file__).parents[1])
-    return run(sys.executable, "-I", "-S", "-c", code, installed, others, *arguments, cwd=installed)
+    return run(sys.executable, "-I", "-S", "-c", code, installed, others, cwd=installed)
 
 
 def test_every_module_of_the_installed_wheel_imports(installed):
@@ -114,22 +112,3 @@ def test_every_module_of_the_installed_wheel_imports(installed):
     for name, file in answer["found"].items():
         assert Path(file).is_relative_to(installed), f"{name} comes from {file}"
     assert answer["outside"] == []
-
-
-WRITE = """
-import runpy, sys
-target, others, directory = sys.argv[1:]
-sys.path[:0], sys.path[len(sys.path):] = [target], [others]
-sys.argv[1:] = [directory]
-runpy.run_module("triton_softmax.integrations.hub", run_name="__main__")
-"""
-
-
-def test_the_installed_wheel_writes_the_kernel_of_the_hub(installed, tmp_path):
-    alone(WRITE, installed, tmp_path / "installed")
-    hub.write(tmp_path / "here", "triton-softmax")
-    written, expected = [
-        {path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
-        for tree in (tmp_path / "installed", tmp_path / "here")
-    ]
-    assert written == expected

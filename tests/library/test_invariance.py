@@ -11,6 +11,7 @@ import triton.language as tl
 
 from kernel_cases import DEVICE, drawn, expected, quiet, small_tiles
 from probe import plan_of
+from softmax_bench import possible
 from triton_softmax import (
     LogSoftmax,
     Softmax,
@@ -24,7 +25,7 @@ from triton_softmax import (
     softmax,
     token_logprobs,
 )
-from triton_softmax.config import Device, Traits, space
+from triton_softmax.config import Choice, Device, Traits, rows_of, splitting
 from triton_softmax.kernels.device.sums import sums_of
 from triton_softmax.kernels.masked_rows import sum_of_tile
 from triton_softmax.operations import OPERATIONS
@@ -85,7 +86,7 @@ def test_a_row_of_one_program(name, n_cols, dtype):
         assert far < {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float64: 1e-14}[dtype]
 
 
-def planned(monkeypatch, operation: str, inputs: tuple[torch.Tensor, ...], choice: space.Choice):
+def planned(monkeypatch, operation: str, inputs: tuple[torch.Tensor, ...], choice: Choice):
     """The results of a batch-invariant call, by one choice."""
     with monkeypatch.context() as patch:
         patch.setattr(plan, "chosen", lambda *_: choice)
@@ -105,10 +106,10 @@ def test_whichever_tiles_hold_a_row(n_cols, dtype, monkeypatch):
     inputs = (rows(n_cols, dtype), rows(n_cols, dtype, seed=1))
     inputs = inputs[: OPERATIONS[operation].inputs]
     held = inputs[0].element_size()
-    lies = space.rows_of(M, n_cols, held, (0,) * 2, (n_cols,) * 2)
-    group = space.group_of(n_cols, held)
+    lies = rows_of(M, n_cols, held, (0,) * 2, (n_cols,) * 2)
+    group = splitting.group_of(n_cols, held)
     choices = {}
-    for each in space.row_tiles(lies, Device(132)):
+    for each in possible.row_tiles(lies, Device(132)):
         how = each.how._replace(block_rows=min(8, each.how.block_rows))
         if how.block_cols >= group:
             choices[how.block_cols, how.tiles, how.edges] = each._replace(how=how)
@@ -122,9 +123,9 @@ def test_however_the_chunks_of_a_row_are_computed(operation, n_cols, monkeypatch
     """What follows from the number of rows changes no bits: warps, depth, lanes of status words."""
     x = rows(n_cols, torch.bfloat16)[:2]
     inputs = (x,) if operation == "softmax" else (torch.softmax(x, -1), x)
-    lies = space.rows_of(2, n_cols, 2, (0,) * 2, (n_cols,) * 2)
-    taken = space.Candidate(2048, 96)
-    choice = space.split_as(taken, lies, Traits(len(inputs), any_order=True), Device(132))
+    lies = rows_of(2, n_cols, 2, (0,) * 2, (n_cols,) * 2)
+    taken = splitting.Candidate(2048, 96)
+    choice = splitting.split_as(taken, lies, Traits(len(inputs), any_order=True), Device(132))
     hows = [choice.how._replace(words=w, depth=d) for w, d in ((128, 0), (512, 1), (256, 2))]
     found = [planned(monkeypatch, operation, inputs, choice._replace(how=h)) for h in hows]
     assert all(torch.equal(each, found[0]) for each in found)
@@ -151,9 +152,9 @@ def test_any_layout(name, dtype):
 @pytest.mark.parametrize(
     "name, n_cols, dtype",
     [
-        ("softmax", space.INVARIANT_TILE_COLS + 1, torch.bfloat16),
-        ("log_softmax", space.INVARIANT_TILE_COLS + 8, torch.bfloat16),
-        ("logsumexp", space.INVARIANT_TILE_COLS + 3, torch.float32),
+        ("softmax", splitting.INVARIANT_TILE_COLS + 1, torch.bfloat16),
+        ("log_softmax", splitting.INVARIANT_TILE_COLS + 8, torch.bfloat16),
+        ("logsumexp", splitting.INVARIANT_TILE_COLS + 3, torch.float32),
         ("softmax", 9_001, torch.float64),
     ],
 )
@@ -164,7 +165,7 @@ def test_a_row_of_several_programs(name, n_cols, dtype):
     check(name, x[:3], g[:3], which=(2,))
 
 
-@pytest.mark.parametrize("n_rows, n_cols", [(19, space.INVARIANT_TILE_COLS + 17), (3, 32_896)])
+@pytest.mark.parametrize("n_rows, n_cols", [(19, splitting.INVARIANT_TILE_COLS + 17), (3, 32_896)])
 def test_a_target_beside_the_border_of_two_chunks(n_rows, n_cols, monkeypatch):
     """The program that has the target's column subtracts 1 there, wherever the row starts: rows of
     an odd length, and of eight parts with three chunks that differ, each with its target at another

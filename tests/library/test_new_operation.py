@@ -105,7 +105,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from triton_softmax import operations
-from triton_softmax.config.space import RowTile
+from triton_softmax.config.constants import RowTile
 from triton_softmax.kernels.tile import tile_kernel as kernel
 from triton_softmax.operations.operation import Operation
 

@@ -2,11 +2,10 @@
 kernels run, and in how many files. Each costs a reader a jump and a caller time."""
 
 import pytest
-import torch
 
 import probe
 from kernel_cases import DEVICE
-from triton_softmax import cross_entropy, logsumexp, softmax, token_logprobs
+from softmax_site.computed import road
 
 CEILINGS = {
     "softmax": (5, 4),
@@ -23,28 +22,28 @@ CEILINGS = {
 log-sum-exp and 14 for everything else, in 6 files."""
 
 
-def calls(gradient: bool) -> dict:
-    x = torch.randn(4, 64, device=DEVICE, requires_grad=gradient)
-    target = torch.tensor([0, 3, 63, 5], device=DEVICE)
-    where = torch.arange(64, device=DEVICE) % 3 > 0
-    return {
-        "softmax": lambda: softmax(x),
-        "logsumexp": lambda: logsumexp(x),
-        "cross_entropy": lambda: cross_entropy(x, target),
-        "softmax, where=": lambda: softmax(x, where=where),
-        "token_logprobs": lambda: token_logprobs(x, target),
-    }
-
-
 @pytest.mark.parametrize("name", CEILINGS)
 def test_later_calls_enter_few_functions_of_few_files(name):
     kind = name.removesuffix(", gradient")
-    way = probe.way_of(calls(gradient=kind != name)[kind])
+    way = probe.way_of(road.calls(kind != name, DEVICE)[kind])
     frames, files = CEILINGS[name]
     assert 0 < len(way.frames) <= frames, way.frames
     assert len(way.files) <= files, sorted(way.files)
 
 
 def test_what_triton_runs_is_not_counted():
-    way = probe.way_of(calls(gradient=False)["softmax"])
+    way = probe.way_of(road.calls(False, DEVICE)["softmax"])
     assert not any(each.startswith(("kernels/", "operations/")) for each in way.frames)
+
+
+def test_a_frame_stands_within_the_one_that_called_it():
+    frames = road.frames_of(road.calls(False, DEVICE)["softmax"])
+    assert frames[0] == ("functional:softmax", 0)
+    assert all(0 < after.depth <= frame.depth + 1 for frame, after in zip(frames, frames[1:]))
+
+
+def test_no_room_of_the_house_stands_on_one_of_its_own_floor_or_above():
+    floors, imports = road.floors(), road.rooms()
+    level = {room: -at for at, floor in enumerate(floors) for room in floor}
+    assert level.keys() == imports.keys() and level["config"] < level["plan"] < level["functional"]
+    assert all(level[below] < level[room] for room in imports for below in imports[room])

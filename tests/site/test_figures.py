@@ -20,8 +20,8 @@ from softmax_site.figures.moved import in_lines, launched
 from softmax_tutorial import reference
 from triton_softmax import softmax as softmax_of_library
 from triton_softmax.config import Device, Traits
+from triton_softmax.config.calls import Rows, next_power_of_2
 from triton_softmax.config.choose import row_tile
-from triton_softmax.config.space import Rows, next_power_of_2
 
 pytestmark = pytest.mark.browser
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from browser import CLOSE_FOLDS, DESKTOP, OPEN_FOLDS, PHONE, url_of
-from site_build import ROOT, Page, html_of, site_config, tree, visible_words, words_with_folds
+from site_build import ROOT, Page, site_config
 from site_build import read as read_page
 from softmax_site.equations import navigated, without_fences
 
@@ -22,10 +22,6 @@ FONTS = 190_000
 """Bytes of all fonts that a page may ask for; a browser fetches each once for the whole site."""
 MOST_NODES = 8_000
 """Elements of a page, without its charts."""
-MOST_WORDS, MOST_WORDS_OF_A_PAGE = 53_100, 2_000
-"""Words that one sees, of all pages that the navigation reaches, and of one of them."""
-MOST_WITH_FOLDS = 71_500
-"""Words of these pages with what is folded, without tables."""
 LONGEST_INDEX = 340_000
 MOST_SHEETS = 18
 CHANGELOG = "reference/changelog.md"
@@ -213,26 +209,6 @@ def test_the_index_of_the_search_is_short_and_has_no_code(site):
     for entry in entries:
         assert "<pre>" not in entry["text"] and ">>>" not in entry["text"], entry["location"]
         assert not entry["location"].startswith(("reference/internals", "source/"))
-
-
-def test_there_are_no_more_words_than_somebody_reads(site):
-    """The API and the glossary, which one looks things up in, may be longer."""
-    counts, whole = {}, {}
-    for page in navigated(ROOT):
-        (article,) = tree((site / html_of(page)).read_text("utf8")).iter("article")
-        counts[page], whole[page] = visible_words(article), words_with_folds(article)
-    print(*(f"{counts[page]:6} {whole[page]:6} {page}" for page in sorted(counts)), sep="\n")
-    assert sum(counts.values()) <= MOST_WORDS, sum(counts.values())
-    assert sum(whole.values()) <= MOST_WITH_FOLDS, sum(whole.values())
-    for page in ("reference/api.md", "reference/glossary.md"):
-        del counts[page]
-    assert {page: n for page, n in counts.items() if n > MOST_WORDS_OF_A_PAGE} == {}
-
-
-def test_words_that_nobody_sees_are_not_counted():
-    html = "<p>a <b>b</b> c</p><details><summary>d</summary>e <i>f</i></details><svg>g</svg>"
-    assert visible_words(tree(html)) == 4
-    assert words_with_folds(tree(f"{html}<table><tr><td>h</td></tr></table>")) == 6
 
 
 @pytest.fixture(scope="module")

@@ -1,110 +1,21 @@
-"""What a reader tries in Chromium, with Python in the page: the planner's form, the exercises."""
+"""What a reader tries in Chromium, with Python in the page: the exercises."""
 
 import json
 
 import pytest
 
 from browser import PHONE, ROOT
-from site_build import question
 from softmax_playground.checker import course, judge
-from softmax_site.which_kernel import answer
 
 pytestmark = pytest.mark.browser
 
-PYTHON = ("micropython", "which-kernel.json", "practice.json", "runtime.json")
+PYTHON = ("micropython", "practice.json", "runtime.json")
 """What is loaded when somebody tries something."""
 
 
 def python(tab) -> list[str]:
     """What the tab has loaded of it."""
     return [url for url in tab.requests if any(name in url for name in PYTHON)]
-
-
-QUESTIONS = (
-    question([4096, 4096], -1, "float32", "softmax"),
-    question([33], 0, "float64", "softmax"),
-    question([8, 50257], -1, "bfloat16", "softmax_backward"),
-    question([1000000, 33], -1, "float16", "log_softmax"),
-    question([128, 1048576], 1, "float32", "log_softmax_backward"),
-    question([2, 67108864], 1, "bfloat16", "softmax"),
-    question([64, 1024, 2048], 1, "float32", "softmax"),
-    question([64, 1024, 2048], 1, "bfloat16", "softmax"),
-    question([262144, 64], 0, "float32", "softmax_backward"),
-    question([4096, 16384], -1, "float64", "softmax"),
-    question([3, 200000], -1, "float64", "logsumexp"),
-    question([16, 21, 512, 512], 1, "float32", "logsumexp_backward"),
-    question([5, 7, 3, 9], 2, "float32", "softmax", strides=[1, 5, 35, 105]),
-    question([5, 128], -1, "float32", "softmax", offset=1),
-    question([100, 50257], -1, "bfloat16", "softmax", strides=[50264, 1]),
-    question([4, 1024], -1, "bfloat16", "softmax", out_dtype="float64"),
-    question([200, 32768], -1, "float32", "softmax", multiprocessors=640),
-    question([300, 20000], -1, "bfloat16", "logsumexp"),
-    question([2048, 300, 196], 1, "bfloat16", "softmax_backward"),
-    question([64, 50264], -1, "bfloat16", "softmax", invariant=True),
-)
-
-FILL = """(asked) => {
-    const form = document.querySelector(".ask");
-    const { invariant, ...others } = asked;
-    const fields = { strides: "", offset: "", out_dtype: "", multiprocessors: "", ...others };
-    for (const [name, value] of Object.entries(fields)) {
-        form.elements[name].value = Array.isArray(value) ? value.join(" × ") : value;
-    }
-    form.elements.invariant.checked = Boolean(invariant);
-    form.requestSubmit();
-}"""
-ANSWERED = "(turn) => document.querySelector('.which-kernel').dataset.turn === String(turn)"
-SHOWN = """() => {
-    const text = (what) => document.querySelector(what)?.textContent;
-    return {
-        kernel: text(".answer-name code"),
-        programs: text(".answer-fact strong"),
-        constants: Object.fromEntries([...document.querySelectorAll(".answer-constants tr")]
-            .map((row) => [row.cells[0].textContent, row.cells[1].textContent])),
-        conditions: document.querySelectorAll(".why-all .why-answer").length,
-        yes: document.querySelectorAll(".why-all .why-answer.yes").length,
-    };
-}"""
-
-
-def text_of(value) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:,}"
-
-
-def test_the_form_answers_as_the_planner_does(tab):
-    """Twenty questions, in MicroPython and here; what the table of usual shapes asks; and what is
-    no question. Nothing of Python is loaded before the first."""
-    view = tab.open("kernels/which-kernel").view
-    assert not python(tab)
-    assert view.locator(".answer-name").inner_text() and view.locator(".why li").count() >= 3
-    for turn, asked in enumerate(QUESTIONS, 1):
-        view.evaluate(FILL, asked)
-        view.wait_for_function(ANSWERED, arg=turn)
-        assert not view.locator(".ask-says.wrong").count(), view.locator(".ask-says").inner_text()
-        got, shown = answer.answer(asked), view.evaluate(SHOWN)
-        assert shown["kernel"] == got["kernel"], asked
-        assert shown["programs"] == " + ".join(f"{count:,}" for count in got["programs"])
-        wanted = {name: text_of(value) for name, value in got["constants"]}
-        assert wanted.items() <= shown["constants"].items(), asked
-        assert shown["conditions"] == len(got["why"])
-        assert shown["yes"] == sum(each["line"] is not None for each in got["why"])
-    assert python(tab)
-    turn = len(QUESTIONS) + 1
-    view.locator("[data-ask] button").nth(3).click()
-    view.wait_for_function(ANSWERED, arg=turn)
-    assert view.locator(".ask [name=operation]").input_value() == "log_softmax_backward"
-    for typed, wrong, words in (
-        ("8 × many", ".wrong", '"many" is not a whole number'),
-        ("torch.Size([8_192, 1000])", "", "8,192 × 1,000,"),
-        ("", ".wrong", "one number or more"),
-        ("8 0", ".wrong", "needs no kernel"),
-    ):
-        turn += 1
-        view.locator(".ask [name=shape]").fill(typed)
-        view.keyboard.press("Enter")
-        view.wait_for_function(ANSWERED, arg=turn)
-        assert view.locator(".answer-name").count() == (not wrong)  # what is wrong has no answer
-        assert words in view.locator(".ask-says.wrong" if wrong else ".answer-asked").inner_text()
 
 
 def checked(view, name: str) -> str:

@@ -30,10 +30,8 @@ from softmax_site.benchmarks.stand import Stand, of_rows, over_best
 from softmax_site.benchmarks.tables import Group, present, share_of, some
 from softmax_site.benchmarks.values import Values
 from softmax_site.figures import moving, share
-from softmax_site.which_kernel.page import guesses
 
 AS_THEY_ARE = {
-    "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
@@ -322,7 +320,6 @@ class Quoted(dict[str, Any]):
             "drawn": lambda: {name: self["random"].of_kernel(name) for name in rungs.STRIDED},
             "targets": lambda: asked(data["rows"]),
             "loss_head_targets": lambda: asked(rows("loss_head")),
-            "guesses": lambda: guesses(data),
             "profile": lambda: profiled.Profiles(root, data["rows"]),
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},

@@ -7,4 +7,7 @@ one part of `softmax_site` that imports the library, torch and triton.
 
 from __future__ import annotations
 
-NAMES = ("compiled", "primer", "rounding_table", "split_rows_trace", "worked_views")
+NAMES = (
+    *("compiled", "primer", "road", "rounding_table", "split_rows_trace", "usual_shapes"),
+    "worked_views",
+)

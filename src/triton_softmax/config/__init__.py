@@ -1,11 +1,12 @@
 """Choose the kernel of a call, and its constants, from numbers alone.
 
-`space` describes a call in numbers and lists the choices it has; `choose` picks one, by the tables
-of `measured` or by the model of `cost`. These are pure functions that need only the standard
-library.
+`calls` describes a call in numbers; `constants` are those of each kernel; `splitting` says how a
+row is cut into chunks; `choose` picks one choice, by the tables of `measured`. These are pure
+functions.
 """
 
+from .calls import Device, Masked, Traits, columns_of, rows_of
 from .choose import chosen
-from .space import Choice, Device, Masked, Traits, columns_of, rows_of
+from .constants import Choice
 
 __all__ = ["Choice", "Device", "Masked", "Traits", "chosen", "columns_of", "rows_of"]

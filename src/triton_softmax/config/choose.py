@@ -1,16 +1,16 @@
 """Choose the kernel of a call and its constants: from numbers to a `Choice`.
 
-On GPUs with measured constants, their [tables][triton_softmax.config.measured] decide. On any
-other, a [model][triton_softmax.config.cost] estimates the time of every [possible
-choice][triton_softmax.config.space], and the fastest wins.
+The [tables][triton_softmax.config.measured] of measured constants decide on every device. They were
+measured on H100 and H200 GPUs; elsewhere nobody has measured what they reach.
 """
 
 import math
 from typing import Any
 
-from . import cost, space
+from . import splitting
+from .calls import Columns, Device, Masked, Rows, Traits, ceil_div, next_power_of_2
+from .constants import TILE_KERNELS, Choice, MaskedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
-from .space import Choice, Columns, Device, Masked, Rows, Traits, ceil_div, next_power_of_2
 
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
@@ -21,7 +21,7 @@ def chosen(
     device: Device,
     implementation: str | None = None,
 ) -> Choice:
-    """The choice for a call: by the tables; or by the model, on a GPU that has none.
+    """Return the choice for a call, by the tables.
 
     Args:
         call: the call in numbers.
@@ -37,33 +37,13 @@ def chosen(
         return forced(implementation, call, traits, device)
     if isinstance(call, Masked):
         return masked_rows(call, traits, device)
-    if not (device.tuned or traits.any_order):
-        return modelled(call, traits, device)
     if isinstance(call, Rows):
         return measured_rows(call, traits, device)
     return measured_columns(call, traits, device)
 
 
-def modelled(call: Rows | Columns, traits: Traits, device: Device) -> Choice:
-    """The fastest possible choice, by the model."""
-    return min(timed(call, traits, device), key=lambda each: each[0])[1]
-
-
-def timed(call: Rows | Columns, traits: Traits, device: Device) -> list[tuple[float, Choice]]:
-    """(time, choice) of every choice that the model considers."""
-    if isinstance(call, Rows):
-        found = space.row_choices(call, traits, device)
-        if not found:
-            return [(0.0, row_loops(call, traits, device))]
-    else:
-        found = list(space.strided_choices(call, traits, device))
-        if call.n_cols > 512:
-            found.append(two_pass(call, traits, device))
-    return [(cost.duration(each, call, traits, device), each) for each in found]
-
-
 def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> dict[str, Any]:
-    """A call as the columns of the tables: `load` is rows, or groups of 32 columns, per
+    """Return a call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
     groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
     facts = call._asdict()
@@ -82,9 +62,9 @@ def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> d
 
 
 def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
-    """The choice of an implementation by name."""
+    """Return the choice of an implementation by name."""
     split, edges = implementation == "split_rows", implementation == "aligned_rows"
-    longest = space.MAX_SPLIT_COLS if split else space.MAX_TILE_COLS
+    longest = splitting.MAX_SPLIT_COLS if split else splitting.MAX_TILE_COLS
     if split and rows.itemsize == 8:
         raise ValueError(
             "split_rows packs its summaries as two float32 numbers and does not take float64"
@@ -106,8 +86,9 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """By the tables: whole rows in one program, else chunks on several programs, else loops."""
-    if not (traits.any_order and rows.n_cols > space.INVARIANT_TILE_COLS):
+    """Choose by the tables: whole rows in one program, else chunks on several programs, else
+    loops."""
+    if not (traits.any_order and rows.n_cols > splitting.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
         if not rows.edges or first("without_edges", facts) is not None:
             rows = rows.without_edges()
@@ -115,13 +96,13 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
         if first("one_program", facts) is not None:
             return row_tile(rows, traits, device)
     one = rows._replace(n_rows=1) if traits.any_order else rows
-    if not space.can_be_split(one):
+    if not splitting.can_be_split(one):
         return row_loops(one, traits, device)
     return (split_invariant if traits.any_order else split_rows)(rows, traits, device)
 
 
 def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Whole rows in one program: `aligned_rows` if they have edges, else `packed_rows`.
+    """Put whole rows into one program: `aligned_rows` if they have edges, else `packed_rows`.
 
     A program takes enough rows to stay busy, unless that leaves too few programs to fill the
     device.
@@ -133,7 +114,7 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     facts.update(bytes=vector * rows.itemsize, body=body)
     facts.update(full=body == power, eighths=ceil_div(8 * body, power))
     facts["parts"] = first("row_parts", facts)["parts"]
-    least = 16 if edges else space.group_of(rows.n_cols) if traits.any_order else 1
+    least = 16 if edges else splitting.group_of(rows.n_cols) if traits.any_order else 1
     block_cols = max(least, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
     tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
@@ -145,41 +126,41 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     num_warps = block_rows * block_cols // (32 * warps["each"])
     num_warps = max(warps["fewest"], min(warps["most"], num_warps))
     barrier = device.nvidia and first("row_barrier", facts) is not None
-    how = space.RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
-    return Choice(space.TILE_KERNELS[edges], how, num_warps)
+    how = RowTile(block_rows, block_cols, vector, barrier, tiles, edges)
+    return Choice(TILE_KERNELS[edges], how, num_warps)
 
 
 def split_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows in chunks: the first candidate of the tables whose chunks are all resident at once; else
+    """Cut rows as the first candidate of the tables whose chunks are all resident at once; else use
     two launches."""
     facts = facts_of(rows, traits, device)
     few = first("split_few_rows", facts)
     for values in ([few] if few else []) + list(holding("split_rows", facts)):
-        taken = space.Candidate(**values)
-        if space.runs_at_once(rows.n_cols, taken, device):
-            return space.split_as(taken, rows, traits, device)
-    return space.split_in_two_launches(rows, traits, device)
+        taken = splitting.Candidate(**values)
+        if splitting.runs_at_once(rows.n_cols, taken, device):
+            return splitting.split_as(taken, rows, traits, device)
+    return splitting.split_in_two_launches(rows, traits, device)
 
 
 def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows in chunks that do not depend on how many rows there are: a chunk's sums are relative to
-    its own maximum."""
+    """Cut rows into chunks that do not depend on how many rows there are: a chunk's sums are
+    relative to its own maximum."""
     measured: Any = first("split_invariant", facts_of(rows, traits, device))
-    candidates = [space.Candidate(**measured)] if measured else []
+    candidates = [splitting.Candidate(**measured)] if measured else []
     many: Any = holding("split_rows", facts_of(rows._replace(n_rows=MANY_ROWS), traits, device))
     for values in many:
-        taken = space.Candidate(**values)
-        block = min(taken.block, space.LONGEST_CHUNK)  # the most terms of an integer sum
-        registers = taken.registers + space.INTEGER_SUM_REGISTERS
+        taken = splitting.Candidate(**values)
+        block = min(taken.block, splitting.LONGEST_CHUNK)  # the most terms of an integer sum
+        registers = taken.registers + splitting.INTEGER_SUM_REGISTERS
         candidates.append(taken._replace(block=block, registers=registers))
     for taken in candidates:
-        if space.runs_at_once(rows.n_cols, taken, device, space.parts_of(rows.n_cols)):
-            return space.split_as(taken, rows, traits, device)
-    return space.split_in_two_launches(rows, traits, device)
+        if splitting.runs_at_once(rows.n_cols, taken, device, splitting.parts_of(rows.n_cols)):
+            return splitting.split_as(taken, rows, traits, device)
+    return splitting.split_in_two_launches(rows, traits, device)
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Rows read in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
+    """Read rows in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
     them."""
     columns = Columns(rows.n_rows, rows.n_cols, 1, rows.itemsize, 1, 1, wide_index=False)
     return two_pass(columns, traits, device)
@@ -189,49 +170,50 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """By the tables: split columns if all chunks are resident at once, else whole columns in a tile
-    if they are short, else loops."""
+    """Choose by the tables: split columns if all chunks are resident at once, else whole columns in
+    a tile if they are short, else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
-    if device.nvidia and first("strands_split", facts) is not None:
-        tile = first("strand_chunks", facts)
-        split = space.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
+    if device.nvidia and first("columns_split", facts) is not None:
+        tile = first("column_chunks", facts)
+        split = splitting.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
         if split:
             return split
-    if first("strands_whole", facts) is not None:
+    if first("columns_whole", facts) is not None:
         return strided_tile(columns, traits, device)
     return two_pass(columns, traits, device)
 
 
 def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Whole columns, enough side by side to fill cache lines, or as many as registers allow."""
+    """Put whole columns into a tile, enough side by side to fill cache lines, or as many as
+    registers allow."""
     facts = facts_of(columns, traits, device)
     power = next_power_of_2(columns.n_cols)
-    least = space.group_of(columns.n_cols) if traits.any_order else 1
+    least = splitting.group_of(columns.n_cols) if traits.any_order else 1
     block_cols = power if columns.n_cols == power else max(least, power // 8)
     tiles = ceil_div(columns.n_cols, block_cols)
-    lines = first("strand_lines", facts)
+    lines = first("column_lines", facts)
     block_inner = columns.side_by_side(max(lines["wide"], lines["lanes"] // power))
     facts["load"] = columns.groups(block_inner) / device.multiprocessors
-    threads = first("strand_threads", facts)
+    threads = first("column_threads", facts)
     while block_inner > 8 and columns.groups(block_inner) < device.multiprocessors:
         block_inner //= 2
     lanes = tiles * block_cols * block_inner
     num_warps = min(16, next_power_of_2(ceil_div(lanes, 32 * threads["each"])))
     barrier = device.nvidia and bool(lines["barrier"])
     tile = block_cols, block_inner, columns.stated_vector, barrier
-    how = space.StridedTile(*tile, columns.wide_index, tiles)
+    how = StridedTile(*tile, columns.wide_index, tiles)
     return Choice("strided", how, min(16, num_warps * threads["times"]))
 
 
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Long columns read twice, in enough chunks to keep the device busy.
+    """Read long columns twice, in enough chunks to keep the device busy.
 
     The number of chunks is capped, because every program of the second launch reads the partials
     of all chunks of its columns: these should not outweigh the elements of its own chunk.
     """
-    tile, n_cols = first("strand_loops", facts_of(columns, traits, device)), columns.n_cols
+    tile, n_cols = first("column_loops", facts_of(columns, traits, device)), columns.n_cols
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
     groups = columns.groups(block_inner)
@@ -241,13 +223,14 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = space.TwoPass(*shape, publish=True, write=True, tiles=tile["tiles"])
+    how = TwoPass(*shape, publish=True, write=True, tiles=tile["tiles"])
     steps = ceil_div(n_cols, n_chunks * block_cols * tile["tiles"])
     return in_loops("two_pass", how, tile["warps"], n_cols, steps)
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
-    """Chunks of so many steps of a loop; two launches if there are several chunks."""
+    """Cut columns into chunks of `steps` steps of a loop, in two launches if there are several
+    chunks."""
     chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.
@@ -259,8 +242,8 @@ def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> 
 
 
 def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
-    """By the tables: whole rows in one program, if it has room for them; else rows read twice, in
-    chunks if they are few.
+    """Choose by the tables: whole rows in one program, if it has room for them; else rows read
+    twice, in chunks if there are few rows.
 
     >>> from triton_softmax.config import Device, Masked, Traits
     >>> def choice(n_rows, n_cols, held):
@@ -282,7 +265,7 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
         while block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
         num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
-        how = space.MaskedRows(block_rows, block_cols, True, vector, wide_index)
+        how = MaskedRows(block_rows, block_cols, True, vector, wide_index)
         if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:  # three tiles make a row
             num_warps = min(num_warps, power // 4 // (32 * vector))
             how = how._replace(block_cols=power // 4, tiles=3)
@@ -291,8 +274,8 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
     facts["load"] = programs / device.multiprocessors
     loop = first("masked_loops", facts)
     shape = tile["rows"], loop["cols"], False, vector, wide_index
-    how = space.MaskedRows(*shape, stages=loop["stages"])
-    parts = space.parts_of(n_cols) if traits.any_order else 1
+    how = MaskedRows(*shape, stages=loop["stages"])
+    parts = splitting.parts_of(n_cols) if traits.any_order else 1
     if parts > 1:
         each = n_cols // parts
         return Choice("masked_rows", how, loop["warps"], None, parts, each, None, True, parts)

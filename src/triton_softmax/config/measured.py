@@ -25,7 +25,7 @@ class Line(NamedTuple):
     values: dict[str, int]
 
     def holds(self, facts: dict[str, float]) -> bool:
-        """Whether the line matches a call in numbers.
+        """Return whether the line matches a call in numbers.
 
         >>> [Line((limits("rows", "4..<8"),), {}).holds({"rows": n}) for n in (3, 4, 7, 8)]
         [False, True, True, False]
@@ -59,7 +59,7 @@ def parsed(text: str) -> dict[str, list[Line]]:
     tables: dict[str, list[Line]] = {}
     table: list[Line] = []
     names: list[str] = []
-    for line in text.split("\n"):
+    for line in text.splitlines():
         cells = line.split()
         if not cells or cells[0][0] == "#":
             continue
@@ -70,8 +70,8 @@ def parsed(text: str) -> dict[str, list[Line]]:
             names = cells
         else:
             bar = names.index("|")
-            pairs = list(zip(names, cells))  # noqa: B905  # MicroPython's has no `strict`
-            asked = tuple([limits(name, cell) for name, cell in pairs[:bar] if cell != "-"])
+            pairs = list(zip(names, cells, strict=True))
+            asked = tuple(limits(name, cell) for name, cell in pairs[:bar] if cell != "-")
             said = {name: ANY if cell == "-" else int(cell) for name, cell in pairs[bar + 1 :]}
             table.append(Line(asked, said))
     return tables
@@ -81,12 +81,12 @@ TABLES = parsed(files(__name__.rpartition(".")[0]).joinpath("measured.txt").read
 
 
 def holding(name: str, facts: dict[str, float]) -> Iterator[dict[str, int]]:
-    """The values of every matching line of a table, in order."""
+    """Yield the values of every matching line of a table, in order."""
     for line in TABLES[name]:
         if line.holds(facts):
             yield line.values
 
 
 def first(name: str, facts: dict[str, float]) -> Any:
-    """The values of the first matching line of a table, by name; None if no line matches."""
+    """Return the values of the first matching line of a table, by name; None if no line matches."""
     return next(holding(name, facts), None)

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from .. import arguments
 from ..arguments import check_group
-from ..config import space
+from ..config import rows_of, splitting
 from ..kernels.device.exchange import poll, unpack_summaries, word_of
 from ..kernels.device.names import with_operation
 from ..kernels.split_rows import Rows, load_chunk, summarise, write_chunk
@@ -318,7 +318,7 @@ def _block(widest: int) -> int:
     """Columns of a chunk at most. In the interpreter a program after another runs, and none may
     wait for one of its own rank."""
     whole = triton.next_power_of_2(widest)
-    return whole if arguments.INTERPRETED else min(space.LONGEST_CHUNK, whole)
+    return whole if arguments.INTERPRETED else min(splitting.LONGEST_CHUNK, whole)
 
 
 def run(op: Operation, inputs: tuple[Tensor, ...], shard: Shard) -> Tensor:
@@ -345,17 +345,17 @@ def _planned(op: Operation, tensors: tuple[Tensor, ...], shard: Shard) -> tuple[
     strides = tuple([max(1, each.stride(0)) for each in tensors])
     sizes = [each.element_size() for each in tensors]
     addresses = tuple([each.data_ptr() for each in tensors])
-    rows = space.rows_of(n_rows, n_cols, min(sizes), addresses, strides, max(sizes[:-1]))
+    rows = rows_of(n_rows, n_cols, min(sizes), addresses, strides, max(sizes[:-1]))
     plain, more = REGISTERS[rows.itemsize, traits.inputs]
     simple = (traits.keeps_terms or traits.inputs == 2) and not rows.edges
     registers = 255 if rows.vector == 1 else plain if simple else more
     keep_terms = traits.keeps_terms and rows.itemsize == 4
     depth = 1 if (rows.itemsize, traits.inputs) == (2, 1) else 0
-    taken = space.Candidate(_block(shard.widest), registers, NUM_WARPS, keep_terms, depth)
+    taken = splitting.Candidate(_block(shard.widest), registers, NUM_WARPS, keep_terms, depth)
     # All ranks have as many chunks as the largest part.
-    choice = space.split_as(taken, rows._replace(n_cols=shard.widest), traits, device)
+    choice = splitting.split_as(taken, rows._replace(n_cols=shard.widest), traits, device)
     n_chunks, chunks = choice.n_chunks, triton.next_power_of_2(choice.n_chunks)
-    lanes, _ = space.lanes_and_polls(world * chunks, NUM_WARPS)
+    lanes, _ = splitting.lanes_and_polls(world * chunks, NUM_WARPS)
     how: Any = choice.how._replace(words=lanes, polls=1)  # pyright: ignore[reportCallIssue]
     programs = min(n_rows * n_chunks, device.resident_programs(registers, NUM_WARPS))
     chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), rows.vector) * rows.vector

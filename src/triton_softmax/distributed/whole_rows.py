@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from .. import arguments
 from ..arguments import check_modifiers_of_part
-from ..config import space
+from ..config import splitting
 from ..layout import rows_along
 from ..operators import nobody_watches
 from .process_group import Shard, received, send
@@ -51,8 +51,8 @@ def cut_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Cut | None:
     given = [x, *[each for each in more if each is not None]]
     world = 1 if shard.group is None else shard.group.size()
     ours = arguments.by_kernels(x) and nobody_watches(*given)
-    split = shard.total <= space.MAX_SPLIT_COLS and x.dtype != torch.float64
-    parts = space.parts_of(shard.total) if split else 1
+    split = shard.total <= splitting.MAX_SPLIT_COLS and x.dtype != torch.float64
+    parts = splitting.parts_of(shard.total) if split else 1
     if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):
         return None
     return Cut(*shard[:3])

@@ -25,7 +25,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax.config import space
+from triton_softmax.config import splitting
 
 pytestmark = quiet
 
@@ -208,6 +208,6 @@ def test_doing_without_partners_does_not_change_a_bit(form, operation, missing, 
     before = words.clone()
     assert (before != 0).all(), "all published"
     words[MISSING[missing]] = 0
-    monkeypatch.setattr(space, "MAX_POLLS", -1)
+    monkeypatch.setattr(splitting, "MAX_POLLS", -1)
     assert torch.equal(FORMS[form](operation, inputs, words=words), result)
     assert torch.equal(words, before)

@@ -1,15 +1,14 @@
-"""Model the time that a choice takes, in nanoseconds, on GPUs without measured constants.
+"""Model the time that a choice takes, in nanoseconds: the order in which the tuner tries choices.
 
 The time follows from the bytes a program moves, the instructions it issues, and how many programs
 fit on a multiprocessor, which depends on registers. The constants describe a multiprocessor,
-never the length of a row, and were fitted on an H200. Other GPUs have others, but only ratios
-matter for a choice, and ratios vary less.
+never the length of a row, and were fitted on an H200.
 """
 
 from typing import Any
 
-from . import space
-from .space import Choice, Columns, Device, Rows, Traits, ceil_div, held
+from triton_softmax.config import Choice, Device, Traits
+from triton_softmax.config.calls import REGISTERS, VECTOR_BYTES, Columns, Rows, ceil_div
 
 # Nanoseconds of a program:
 LATENCY = 1000.0  # from start to end, with next to nothing to move or compute
@@ -31,11 +30,16 @@ OVERHEAD, SPARE = 32, 8  # registers per thread besides its elements, and left o
 POINTER = 3.5  # registers per access to a tensor, if a thread has elements of several rows
 
 
+def held(elements: int, itemsize: int, traits: Traits, paired: bool) -> int:
+    """Return the registers per thread that hold so many elements of each input."""
+    return ceil_div(elements * traits.inputs * max(4, itemsize), 8 if paired else 4)
+
+
 def work(
     choice: Choice, call: Rows | Columns, traits: Traits
 ) -> tuple[int, float, int, float, int]:
-    """The work of a choice: the number of groups, each cut into chunks; then per program the bytes
-    moved, the lanes (elements and padding), the accesses to all tensors, and the tiles of its
+    """Return the work of a choice: the number of groups, each cut into chunks; then per program the
+    bytes moved, the lanes (elements and padding), the accesses to all tensors, and the tiles of its
     loop."""
     how: Any = choice.how
     tensors = traits.inputs + (not traits.reduces)
@@ -47,7 +51,7 @@ def work(
         if choice.kernel == "two_pass":  # two loops, which both read
             steps = 2 * ceil_div(cols, how.block_cols * how.tiles)
             tensors = tensors + traits.inputs
-        wasted = WHOLE_LINE if call.vector * call.itemsize == space.VECTOR_BYTES else LINE
+        wasted = WHOLE_LINE if call.vector * call.itemsize == VECTOR_BYTES else LINE
         moved = cols * tensors * (across * call.itemsize + wasted) + words
         groups = call.groups(how.block_inner)
         return groups, moved, lanes, tensors * lanes / call.vector / min(2, steps), steps
@@ -63,12 +67,12 @@ def work(
 
 
 def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Device) -> float:
-    """The modelled time of a choice, in nanoseconds."""
+    """Return the modelled time of a choice, in nanoseconds."""
     groups, moved, lanes, accesses, steps = work(choice, call, traits)
     how, warps = choice.how, choice.num_warps
     threads = 32 * warps
     vector = call.vector if isinstance(call, Columns) else how.vector
-    whole = vector * call.itemsize == space.VECTOR_BYTES
+    whole = vector * call.itemsize == VECTOR_BYTES
     paired = call.itemsize == 2 and whole and getattr(how, "barrier", False)
     registers = held(ceil_div(lanes, threads), call.itemsize, traits, paired)
     registers += OVERHEAD
@@ -78,11 +82,11 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     elif isinstance(call, Columns) and not whole:
         registers += int(addresses)
     if choice.max_registers is None and (
-        registers > 255 or (registers + SPARE) * threads > space.REGISTERS
+        registers > 255 or (registers + SPARE) * threads > REGISTERS
     ):
         return float("inf")  # it would spill
     registers = choice.max_registers or registers
-    on_one = min(space.REGISTERS // (registers * threads), PROGRAMS_AT_ONCE)
+    on_one = min(REGISTERS // (registers * threads), PROGRAMS_AT_ONCE)
     resident = max(1, on_one) * device.multiprocessors
     programs = groups * choice.n_chunks
     waves = programs / min(resident, choice.max_programs or resident)

@@ -1,12 +1,13 @@
 """Write the library as a kernel of the Hugging Face Hub, which its package `kernels` loads:
 
-    python -m triton_softmax.integrations.hub DIRECTORY --owner NAME
+    python tools/hub/write_tree.py DIRECTORY --owner NAME
 
 `torch-ext/` is the source, `build.toml` what `kernel-builder` needs to build it, and
 `build/torch-universal/` what it builds for a kernel without compiled parts: the same files, and
-metadata. The files are the library's own, as they are. Imports between them are relative, and
-operators are named after the package (`operators.NAMESPACE`), so a tree runs under any name,
-beside others and beside the installed library.
+metadata. The files are the library's own, as they are, and `layers.py`, which only the kernel has.
+Imports between them are relative, and operators are named after the package
+(`operators.NAMESPACE`), so a tree runs under any name, beside others and beside the installed
+library.
 """
 
 import argparse
@@ -17,9 +18,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-LIBRARY = Path(__file__).resolve().parents[1]
-FILES = Path(__file__).with_name("hub_files")
-"""What the tree has besides files of the library; as text, so that nobody imports it here."""
+FILES = Path(__file__).resolve().parent
+"""What the tree has besides files of the library."""
+LIBRARY = FILES.parents[1] / "src/triton_softmax"
 VERSION = re.findall(r'__version__ = "(.+)"', (LIBRARY / "__init__.py").read_text("utf8"))[0]
 DATA = ("config/measured.txt",)
 METADATA = {
@@ -34,10 +35,11 @@ goes up when a call of before no longer works."""
 
 
 def imported(path: str, text: str) -> Iterator[str]:
-    """The files of the library that a file imports, and the `__init__` of each package on the way.
+    """Yield the files of the library that a file imports, and the `__init__` of each package on the
+    way.
 
-    >>> list(imported("config/cost.py", "from . import space"))
-    ['__init__.py', 'config/__init__.py', '__init__.py', 'config/__init__.py', 'config/space.py']
+    >>> list(imported("config/choose.py", "from . import calls"))
+    ['__init__.py', 'config/__init__.py', '__init__.py', 'config/__init__.py', 'config/calls.py']
     """
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.ImportFrom) or not node.level:
@@ -52,9 +54,11 @@ def imported(path: str, text: str) -> Iterator[str]:
 
 
 def package() -> dict[str, str]:
-    """The kernel's files, by path: its own `__init__`, and what that needs of the library."""
+    """Return the kernel's files, by path: its own `__init__`, and what that needs of the
+    library."""
     found = {
         "__init__.py": (FILES / "init.txt").read_text("utf8").replace("VERSION", VERSION),
+        "layers.py": (FILES / "layers.py").read_text("utf8"),
         # The library's brings in every integration.
         "integrations/__init__.py": "",
     }
