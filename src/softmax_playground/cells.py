@@ -345,7 +345,8 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     payload = json.dumps(data).replace("</", "<\\/")
     return (
         f'<{around}>{head}<div class="run-body" data-search-exclude>'
-        f'<div class="run-texts">{texts}</div><div class="run-side"><div class="run-bar">{_bar(cell)}</div>'
+        f'<div class="run-texts">{texts}</div><div class="run-side">'
+        f'<div class="run-bar">{_bar(cell)}</div>'
         f'<div class="run-result">{result}</div>{why}</div></div>'
         f'<script type="application/json">{payload}</script></{around.split()[0]}>'
     )
