@@ -187,7 +187,6 @@ def colours(view, *places):
 @pytest.mark.parametrize("page, box", [("index", ".run-text"), ("practice/one-row", ".editor")])
 def test_the_frame_of_an_editor_with_the_focus_is_whole(tab, page, box):
     view = tab.open(page).view
-    view.evaluate("document.querySelectorAll('.exercise').forEach((each) => { each.open = true; })")
     area = view.locator(".editor textarea").first
     area.scroll_into_view_if_needed()
     area.focus()
