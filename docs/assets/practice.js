@@ -95,7 +95,7 @@ function inSteps(box) {
 /* A link to the exercise after this one, or to the page after the last. */
 function next(box) {
   const boxes = [...document.querySelectorAll(".exercise")];
-  const heading = boxes[boxes.indexOf(box) + 1]?.previousElementSibling.previousElementSibling;
+  const heading = boxes[boxes.indexOf(box) + 1]?.previousElementSibling;
   if (heading) return element("a", { href: `#${heading.id}` }, `Next: ${heading.firstChild.textContent}`);
   const page = document.querySelector("a.next");
   return page && element("a", { href: page.href }, page.textContent);
@@ -168,19 +168,11 @@ function enhance(box) {
     made.field.focus();
   });
   solution.append(take);
-  if (was.source && !was.solved) box.open = true;
   if (was.solved) {
     box.classList.add("is-solved");
     show(true, "You have solved this one.");
   }
 }
-
-/* A link to an exercise opens its box. */
-function open() {
-  const box = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.nextElementSibling?.nextElementSibling;
-  if (box?.matches(".exercise")) box.open = true;
-}
-addEventListener("hashchange", open);
 
 /* ---- The list ---- */
 
@@ -258,4 +250,3 @@ function mistakes(says) {
 document.querySelectorAll(".exercise").forEach(enhance);
 document.querySelectorAll(".exercise-mistakes").forEach(mistakes);
 document.querySelectorAll(".exercise-list").forEach(mark);
-open();

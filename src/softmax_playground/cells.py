@@ -283,6 +283,16 @@ _FOLDED = (
 )
 
 
+def _bar(cell: Cell) -> str:
+    """The buttons as the script will put them there, so that nothing moves when it does."""
+    labels = ["Run", "Stop", *["Fix it"] * cell.is_mistake, "Reset", "Link"]
+    buttons = [f'<button type="button" disabled>{label}</button>' for label in labels]
+    for label, *_ in cell.tries:
+        label = escape(label[0].upper() + label[1:])
+        buttons.append(f'<button type="button" class="run-try" disabled>{label}</button>')
+    return "".join(buttons)
+
+
 def _lines(code: str, kind: str) -> str:
     """The lines of a mistake that are wrong, or those that are right."""
     lines = [line for line in code.splitlines() if line.endswith(f"# {kind}")]
@@ -335,7 +345,8 @@ def _html(root: Path, name: str, attribute: str, stamp: tuple) -> str:
     payload = json.dumps(data).replace("</", "<\\/")
     return (
         f'<{around}>{head}<div class="run-body" data-search-exclude>'
-        f'<div class="run-texts">{texts}</div><div class="run-side"><div class="run-bar"></div>'
+        f'<div class="run-texts">{texts}</div><div class="run-side">'
+        f'<div class="run-bar">{_bar(cell)}</div>'
         f'<div class="run-result">{result}</div>{why}</div></div>'
         f'<script type="application/json">{payload}</script></{around.split()[0]}>'
     )

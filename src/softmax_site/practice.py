@@ -39,14 +39,16 @@ def html(text: str) -> str:
     return re.sub(r'href="\.\./([\w/-]+?)(?:/?index)?\.md', r'href="/\1/', found)
 
 
-def exercise(each: Exercise) -> str:
-    """An exercise as Markdown: its heading, what it teaches, and its box."""
+def exercise(each: Exercise, level: int) -> str:
+    """An exercise as Markdown: a heading of that level, and its box."""
     solved = "\n…\n".join(textwrap.dedent(piece).rstrip() for piece in each.solved)
-    return filled("exercise", each=each, solved=solved, html=html, coloured=coloured_block)
+    helpers = {"html": html, "coloured": coloured_block}
+    return filled("exercise", each=each, level=level, solved=solved, **helpers)
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `exercises` and `course-PAGE`, and the file to load."""
+    """The fragments `exercises`, `course-PAGE` and, for the end of another page, `exercise-NAME`; and
+    the file to load."""
     exercises = course.load(root)
     own = root / "src/softmax_playground"
     files = {f"softmax_playground/{path}": (own / path).read_text("utf8") for path in CHECKER}
@@ -59,7 +61,9 @@ def render(root: Path) -> Rendered:
     stages, number = {}, count(1)
     for page, (title, names) in course.stages(root).items():
         stages[page] = title, [(next(number), exercises[name]) for name in names]
-        text = "\n".join(exercise(exercises[name]) for name in names)
+        text = "\n".join(exercise(exercises[name], 2) for name in names)
         out.fragments[f"course-{page}"] = Fragment(text)
+    for name, each in exercises.items():
+        out.fragments[f"exercise-{name}"] = Fragment(exercise(each, 3))
     out.fragments["exercises"] = Fragment(filled("exercises", stages=stages))
     return out

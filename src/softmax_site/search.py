@@ -58,4 +58,6 @@ def prose(page: str) -> str:
             at = match.end()
         elif kind in ("math", "code"):
             out.append(_said(element) if kind == "math" else _TAG.sub("", element))
-    return "".join([*out, page[at:]])
+    # What stands side by side in a table would run together in a line of text.
+    text = re.sub(r"</t[dh]>(?=\s*</tr>)", ".</td>", "".join([*out, page[at:]]))
+    return re.sub(r"(?<![.>])</t[dh]>(?=\s*<t[dh])", ",</td>", text)

@@ -21,7 +21,6 @@ def python(tab) -> list[str]:
 def checked(view, name: str) -> str:
     """What the page says of an exercise as it stands there."""
     box = view.locator(f"[data-exercise={name}]")
-    box.evaluate("each => { each.open = true; }")
     before = int(box.get_attribute("data-checked") or 0)
     box.locator(".exercise-check").click()
     view.wait_for_function(
@@ -56,10 +55,12 @@ def test_exercises_are_solved_in_the_page_and_remembered(tab):
             wrong, remark = judge.Sheet(each.check, each.solution).wrong[0]
             view.evaluate(TYPE, [name, wrong])
             assert checked(view, name).endswith(remark), name
+            assert not view.locator(f"[data-exercise={name}] .exercise-teaches").is_visible()
             fold = view.locator(f"[data-exercise={name}] .solution")
             fold.locator("summary").click()
             fold.locator("button", has_text="Put it into").click()
             assert checked(view, name).startswith("✓ Right"), name
+            assert view.locator(f"[data-exercise={name}] .exercise-teaches").is_visible()
     assert python(tab)
     view.reload()
     assert not view.locator(".exercise:not(.is-solved)").count()
@@ -79,7 +80,6 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")
-    box.locator("summary").first.press("Enter")
     code = box.locator("textarea")
     code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
     assert box.locator(".editor-numbers").inner_text().split() == ["1", "2", "3", "4"]
@@ -118,7 +118,6 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
 def test_without_script_an_exercise_can_be_read_and_names_its_command(tab_without_script):
     view = tab_without_script.open("practice/one-row").view
     box = view.locator("[data-exercise=padding]")
-    box.locator("summary").first.press("Enter")
     for words in ("Change one word", "other=0.0", "python -m exercises padding", "Hint 2"):
         assert words in box.inner_text(), words
     box.locator(".solution summary").press("Enter")

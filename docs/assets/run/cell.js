@@ -38,6 +38,7 @@ function enhance(cell) {
     made.text = wrong[index];
     return made;
   });
+  bar.replaceChildren(); // the build's buttons, which keep the place of these
   const act = (text, kind, does) => {
     const made = element("button", { type: "button", class: kind }, text);
     made.addEventListener("click", does);
@@ -164,6 +165,7 @@ function enhance(cell) {
       return run();
     }
     ran = asked.texts.join();
+    cell.classList.remove("unrun");
     result.innerHTML = reply.html || (reply.error || mend ? "" : '<p class="run-says">It ran, and has nothing to show.</p>');
     if (mend && !reply.error) result.prepend(element("p", { class: "run-passed" }, "✓ Fixed: it no longer fails."));
     if (reply.error && !reply.html) result.append(element("p", { class: "run-error", role: "alert" }, reply.error.message));
@@ -181,7 +183,7 @@ function enhance(cell) {
     afresh();
   });
   cell.addEventListener("input", runner.warm, { once: true });
-  cell.classList.add("live");
+  cell.classList.add("live", "unrun");
   ran = written().join();
   label();
   restore();

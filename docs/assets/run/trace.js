@@ -90,14 +90,20 @@ export class Trace {
   run = (step) => step.frame[0][0].split(".").slice(0, 2).join(".");
   accesses = (steps) => steps.flatMap((step) => step.accesses);
 
+  /* From the run as a whole to its steps: the code that they point at comes out of its fold. */
+  begin() {
+    if (this.all) for (const { box } of this.editors) box.closest(".run-fold")?.setAttribute("open", "");
+    this.all = false;
+  }
+
   go(at) {
     this.pause();
-    this.all = false;
+    this.begin();
     this.show(Math.max(0, Math.min(at, this.steps.length)));
   }
 
   start() {
-    this.all = false;
+    this.begin();
     if (this.at === this.steps.length) this.show(0);
     this.play.textContent = "Pause";
     this.timer = setInterval(() => {
@@ -172,7 +178,9 @@ export class Trace {
       for (const [name, value] of own ? each.names : []) {
         const { of, shape } = this.values[value];
         const whole = of && !shape.length && this.values[value].lanes[0][0] === "0"; // a tensor as it was handed over
-        if (!whole && (!PASSING.has(name) || each === step)) own.values.set(name, value);
+        if (whole || (PASSING.has(name) && each !== step)) continue;
+        own.values.delete(name); // the last to be set is the first to be shown
+        own.values.set(name, value);
       }
     }
     const now = new Set(step?.names.map(([name]) => name));
@@ -183,7 +191,7 @@ export class Trace {
           "div",
           { class: "run-frame" },
           shown.length > 1 ? element("p", { class: "run-frame-name" }, frame.name) : null,
-          [...frame.values].map(([each, value]) => tile(each, this.values[value], frame === frames.at(-1) && now.has(each))),
+          [...frame.values].reverse().map(([each, value]) => tile(each, this.values[value], frame === frames.at(-1) && now.has(each))),
         ),
       ),
     );

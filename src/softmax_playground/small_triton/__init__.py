@@ -99,6 +99,7 @@ class Kernel:
         turns = [(program, 1) for program in State.order if program in left]
         turns += [(program, -1) for program in range(len(places))]
         trace.launches += 1
+        begun = set()
         try:
             for State.program, State.budget in rehearsed(turns):
                 if State.program not in left:
@@ -106,10 +107,11 @@ class Kernel:
                 State.log, State.known = left[State.program]
                 State.place, State.calls = places[State.program], 0
                 State.answered = State.steps = 0
+                trace.programs += State.program not in begun
+                begun.add(State.program)
                 try:
                     self(*arguments, **constants)
                     del left[State.program]
-                    trace.programs += 1
                 except Paused:
                     left[State.program] = (State.log, State.steps)
                 rest()
@@ -150,6 +152,9 @@ class order:  # noqa: N801 (called like a function)
     """
 
     def __init__(self, *programs):
+        for each in programs:
+            if not isinstance(each, int):
+                raise TypeError(f"order takes numbers of programs, not {each!r}")
         self.programs = programs
 
     def __enter__(self):

@@ -248,7 +248,7 @@ class Trace:
         accesses: a list of `Access`.
         steps: a list of `Step`, if the text was run with `probes`.
         pending: accesses of the statement that runs now.
-        programs: how many programs ran.
+        programs: how many programs began to run.
         launches: how many kernels were launched.
         tensors: all that were handed to a kernel.
     """

@@ -124,6 +124,8 @@ def _where(problem):
             text, line = int(text), int(rest.split("line ")[1].split(",")[0])
     says = getattr(problem, "msg", None) or str(problem)
     message = type(problem).__name__ + (": " + says if says else "")
+    if isinstance(problem, SyntaxError):
+        message += "; here, or in the line before"
     return {"text": text, "line": line, "message": message}
 
 

@@ -8,7 +8,7 @@ name the first that fits counts.
 # ruff: noqa: F401, I001  (what the lines of cells call)
 
 from . import show
-from .memory import INF, Tensor, float32
+from .memory import INF, NAN, Tensor, float32
 from .right import attention, attention_backward, is_close, is_list, pairs, scores
 from .right import log_softmax, logsumexp, softmax, softmax_backward, statistics
 from .tiles import Tile
@@ -38,6 +38,7 @@ def judge(lines, names, trace):
     """
     known = {name: plain(value) for name, value in names.items()}
     known.update(globals())
+    known.update({"launched": trace.programs, "nan": NAN})
     choices, order = {}, []  # MicroPython's dictionaries have no order
     for line in lines:
         name = line.split(" = ")[0]
@@ -45,7 +46,7 @@ def judge(lines, names, trace):
         choices.setdefault(name, []).append(line)
     fits = []
     for name in order:
-        found = []
+        found, failed = [], None
         for line in choices[name]:
             if found and found[-1][0] == []:
                 break  # it fits
@@ -54,12 +55,16 @@ def judge(lines, names, trace):
                 half = getattr(names[name], "dtype", float32).size == 2
                 off = differences(known[name], wanted, 1e-2 if half else 1e-4, 1.0)
                 found.append((off, line, wanted))
-            except (NameError, LookupError, TypeError, ValueError, ArithmeticError):
-                pass  # the reader has other inputs, or none
-        found = [each for each in found if each[0] is not None]
-        if not found:
+            except (NameError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+                failed = error  # the reader has other inputs, or none
+        shaped = [each for each in found if each[0] is not None]
+        if not shaped:
             what = choices[name][0].split(" = ", 1)[1].split("  # ")[-1]
-            return {"right": None, "says": f"Not checked: {name} has not the shape of {what}."}
+            why = f"{name} has not the shape of {what}."
+            if failed is not None and not found:
+                why = f"{what} cannot be computed from these inputs ({failed})."
+            return {"right": None, "says": f"Not checked: {why}"}
+        found = shaped
         wrong, line, wanted = ([each for each in found if not each[0]] or found)[0]
         if wrong:
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
