@@ -66,10 +66,11 @@ class Problem(NamedTuple):
 
     def programs(self, choice: Choice) -> int:
         """Return the programs of each launch of a choice."""
+        how: Any = choice.how
         if isinstance(self.facts, Columns):
-            groups = self.facts.groups(choice.how.block_inner)
+            groups = self.facts.groups(how.block_inner)
         else:
-            groups = ceil_div(self.facts.n_rows, getattr(choice.how, "block_rows", 1))
+            groups = ceil_div(self.facts.n_rows, getattr(how, "block_rows", 1))
         return choice.programs(groups)
 
     def possible(self) -> list[Choice]:

@@ -101,8 +101,8 @@ def error_text(value: float | str | None) -> str:
     return "∞" if float(value) == float("inf") else f"{float(value):.1e}"
 
 
-def kernel_words(row: dict | None, between: str = " ") -> str:
-    """The kernels that were launched, as the site calls them; or, with "_", their modules.
+def kernel_words(row: dict | None) -> str:
+    """The kernels that were launched, as the site calls them.
 
     >>> kernel_words({"kernels": ["softmax_forward_aligned_rows_kernel", "single_block"]})
     'aligned rows, single block'
@@ -113,7 +113,7 @@ def kernel_words(row: dict | None, between: str = " ") -> str:
         re.sub(r"^(softmax|log_softmax|logsumexp)_(forward_|backward_)?|_kernel$", "", name)
         for name in row["kernels"]
     ]
-    return ", ".join(dict.fromkeys(name.replace("_", between) for name in names))
+    return ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
