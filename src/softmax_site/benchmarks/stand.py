@@ -12,7 +12,7 @@ from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, answers_words, share_of
 from softmax_site.benchmarks.values import Factor, Values
-from softmax_site.benchmarks.words import kernel_words, link
+from softmax_site.benchmarks.words import kernel_words, link, listed
 
 
 def over_best(group: Group, time: Callable[[dict | None], float | None]) -> float | None:
@@ -84,6 +84,11 @@ class Stand:
     def answered(self) -> dict[str, int]:
         """In how many of the cases each other library has a right answer."""
         return answers(self.groups)
+
+    @property
+    def rivals(self) -> str:
+        """The other libraries that have a right answer in some case."""
+        return listed(label_of(name) for name, count in self.answered.items() if count)
 
     right = property(lambda self: answers_words(self.groups))
 

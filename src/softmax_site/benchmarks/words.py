@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from html import escape
 
 from softmax_bench.report import best_peer, ratio, standing
@@ -21,6 +22,16 @@ ELSEWHERE = {
 def page_of(suite: str) -> str:
     """The page of a suite, below `benchmarks/`."""
     return ELSEWHERE.get(suite, suite.replace("_", "-"))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words with commas and an "and" between them.
+
+    >>> listed(["torch"]), listed(["torch", "Liger", "QuACK"])
+    ('torch', 'torch, Liger and QuACK')
+    """
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def times(factor: float) -> str:
