@@ -151,7 +151,8 @@ def environment_fragment(data: dict) -> Fragment:
     for peer in dict.fromkeys(peer for env in runs.values() for peer in env["peers"]):
         versions = (env["peers"].get(peer) or "not installed" for env in runs.values())
         body.append([label_of(peer), *versions])
-    return shown(table(["", *map(time_text, runs)], body, 1 + len(runs)), data["rows"])
+    # Below it the page says itself what has changed since.
+    return shown(table(["", *map(time_text, runs)], body, 1 + len(runs)))
 
 
 def files_fragment(root: Path) -> Fragment:
@@ -168,12 +169,18 @@ def files_fragment(root: Path) -> Fragment:
 def launched_fragment(root: Path) -> Fragment:
     """How many measured calls launch what they launched then, and which do not."""
     committed = launches.read(root)
-    changed, calls = sorted(committed.changed), len(committed.today)
-    same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
+    changed, counts = sorted(committed.changed), []
+    for over_gpus in (False, True):
+        calls, other = (
+            sum(cell.startswith("ranks/") == over_gpus for cell in cells)
+            for cells in (committed.today, changed)
+        )
+        counts.append(f"{other:,} of {calls:,}")
+    same = f"Of our measured calls {counts[0]} launch something else today, and {counts[1]} over "
+    same += "several GPUs."
     if not changed:
         return Fragment(f"{same}\n")
-    over = sum(cell.startswith("ranks/") for cell in changed)
-    title = f"The {len(changed)} calls that launch something else, {over} of them over several GPUs"
+    title = f"The {len(changed)} calls that launch something else"
     listed = "<br>\n".join(f"<code>{escape(cell)}</code>" for cell in changed)
     return Fragment(f"{same}\n\n{block(folded(title, f'<p>{listed}</p>'))}\n")
 

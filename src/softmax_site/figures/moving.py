@@ -45,9 +45,9 @@ class NotMeasured(LookupError):
 
 MULTIPROCESSORS = 132
 EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
-"""Exponentials that an H100 or H200 computes in a second: multiprocessors, special functions of
-each in a clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0),
-clocks."""
+"""Exponentials that an H100 or H200 on an SXM board computes in a second: multiprocessors, special
+functions of each in a clock (CUDA C++ programming guide, arithmetic instructions, compute
+capability 9.0), clocks."""
 
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
 """Kernels over columns, and which kernel over rows moves as much."""
