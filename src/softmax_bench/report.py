@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from statistics import geometric_mean as mean_of
+from typing import NamedTuple
 
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 
@@ -32,12 +33,34 @@ def timed(row: dict | None) -> float | None:
     return row["us"]["p50"]
 
 
-def answers(groups: Iterable[dict[str, dict]]) -> dict[str, int]:
-    """In how many cases each other library that was asked has a right answer."""
-    right: Counter[str] = Counter()
-    for group in groups:
-        right.update({name: timed(row) is not None for name, row in group.items()})
-    return {name: right[name] for name in LIBRARIES if name in right}
+class Answers(NamedTuple):
+    """What became of the cases that a library might have answered."""
+
+    right: int
+    wrong: int
+    failed: int
+    """It refused them, or broke."""
+    unasked: int
+    """It is not installed, or a case is not for it."""
+
+
+def answers(groups: Iterable[dict[str, dict]]) -> dict[str, Answers]:
+    """What became of the cases, by library, of those that some case was for.
+
+    >>> rows = [{"status": "ok", "us": {"p50": 1.0}}, {"status": "refused", "us": None}]
+    >>> answers([{"torch": rows[0], "quack": rows[1]}, {"torch": rows[0]}])["quack"]
+    Answers(right=0, wrong=0, failed=1, unasked=1)
+    """
+    cases = list(groups)
+    found = {}
+    for name in LIBRARIES:
+        rows = [group[name] for group in cases if name in group]
+        right = sum(timed(row) is not None for row in rows)
+        states = Counter(row["status"] for row in rows)
+        wrong, failed = states["wrong"], states["refused"] + states["failed"]
+        if rows:
+            found[name] = Answers(right, wrong, failed, len(cases) - right - wrong - failed)
+    return found
 
 
 def says_no(reason: str | None) -> bool:

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import yaml
 
 from softmax_bench import traffic
-from softmax_bench.report import by_case, geometric_mean, ratio
+from softmax_bench.report import by_case, ratio
 from softmax_site import equations
 from softmax_site.benchmarks.data import given, of_suite
 from softmax_site.benchmarks.page import Fragment, measured_by, origin, shown
 from softmax_site.benchmarks.stand import Stand
 from softmax_site.benchmarks.tables import Row, share_of, some, table
-from softmax_site.benchmarks.words import sign
+from softmax_site.benchmarks.words import times
 from softmax_site.figures.drawings import drawing
 
 LADDER = ((32768, 4096), (8192, 16384), (2048, 65536))
@@ -142,22 +142,24 @@ def tables(listed: list[Entry], data: dict) -> dict[str, Fragment]:
 
 
 def where_clusters_win(data: dict) -> Fragment:
-    """Ours against QuACK by direction, dtype and number of rows, as signs."""
-    kinds: dict[tuple, list[float]] = {}
+    """Ours against QuACK by direction, dtype and number of rows: where it is ahead, level and
+    behind, and by how much."""
+    kinds: dict[tuple, list[dict]] = {}
     groups = given(data, "split_rows")
     for group in groups:
         row = some(group)
-        if factor := ratio(group, "quack"):
+        if ratio(group, "quack"):
             few = "few rows (64 at most)" if row["shape"][0] <= 64 else "many rows"
-            kinds.setdefault((few, row["direction"], row["dtype"]), []).append(factor)
-    head = ["rows", "direction", "dtype", "shapes", "our speed over QuACK's: mean"]
-    body = [
-        [few, direction, dtype, str(len(factors))]
-        + [sign(each) for each in (geometric_mean(factors), min(factors), max(factors))]
-        for (few, direction, dtype), factors in sorted(kinds.items())
-    ]
+            kinds.setdefault((few, row["direction"], row["dtype"]), []).append(group)
+    head = ["rows", "direction", "dtype", "shapes", "ahead", "level", "behind"]
+    body = []
+    for kind, of_kind in sorted(kinds.items()):
+        stand = Stand(of_kind, lambda _: "quack")
+        factors = stand.over_best, min(stand.factors), max(stand.factors)
+        counts = stand.cases, stand.ahead, stand.level, stand.behind
+        body.append([*kind, *map(str, counts), *map(times, factors)])
     return shown(
-        table([*head, "lowest", "highest"], body, 3),
+        table([*head, "our speed over QuACK's: mean", "lowest", "highest"], body, 3),
         [row for group in groups for row in group.values()],
     )
 

@@ -157,7 +157,7 @@ class _Directives(Preprocessor):
                 out += [f"{match[1]}{each}".rstrip() for each in made]
             elif not fenced and ("{{ " in line or "[[holds " in line):
                 names = names or quoted.load(self.root)
-                out.append(values.filled(line, names))
+                out.append(values.filled(line, names, unsaid=names.unsaid))
             else:
                 out.append(line)
         return out

@@ -34,6 +34,7 @@ from softmax_site.benchmarks import (
 from softmax_site.benchmarks.data import REASONS, read, size_key
 from softmax_site.benchmarks.data import measurements as load_data
 from softmax_site.benchmarks.page import Fragment, Rendered
+from softmax_site.benchmarks.values import UNSAID
 from softmax_site.figures import home, moving
 
 READ = (
@@ -80,6 +81,8 @@ def load(root: Path) -> Rendered:
 def markdown(name: str, root: Path | str = ".") -> str:
     """A fragment as a page shows it today: what a reader must know of its age, then the text."""
     fragments = load(root).fragments
+    if name not in fragments and f"[[rendered {name}]]" in read(Path(root), UNSAID, []):
+        return page.NOT_MEASURED.text
     if name not in fragments:
         raise KeyError(f"nothing rendered is named {name!r}; there is {', '.join(fragments)}")
     text, measured, brief = fragments[name]

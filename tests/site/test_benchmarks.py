@@ -25,11 +25,19 @@ from softmax_site import kernel_map, rendered
 from softmax_site.benchmarks import attention, bookkeeping, profiled, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import REASONS, anchor, measurements, shape_words
-from softmax_site.benchmarks.page import ASSETS, Measured, briefly, measured_by, notices, warnings
+from softmax_site.benchmarks.page import (
+    ASSETS,
+    NOT_MEASURED,
+    Measured,
+    briefly,
+    measured_by,
+    notices,
+    warnings,
+)
 from softmax_site.benchmarks.rungs import HEADLINES, LADDER, Rung, headline
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import SHAPE, heat_map, share_of
-from softmax_site.benchmarks.values import QuoteError, filled
+from softmax_site.benchmarks.values import QuoteError, filled, value_of
 from softmax_site.benchmarks.views import SUITES, full_table, gap_share, length
 from softmax_site.benchmarks.words import reason_groups
 
@@ -109,8 +117,9 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
         for page in (ROOT / "docs").rglob("*.md")
         for name in re.findall(r"^ *\[\[rendered (.+)\]\]$", page.read_text("utf8"), re.M)
     }
-    there = set(rendered.load(ROOT).fragments)
-    assert named == there
+    fragments, unsaid = rendered.load(ROOT).fragments, quoted.load(ROOT).unsaid
+    assert {name for name in named if f"[[rendered {name}]]" not in unsaid} <= {*fragments}
+    assert {name for name, each in fragments.items() if each is not NOT_MEASURED} <= named
 
 
 NO_SPEEDS = {"machine.gpu", "rounding", "checks", "gpu_tests", "mutants"}
@@ -245,13 +254,34 @@ def test_a_heat_map_marks_odd_lengths_and_says_each_cell_in_words(made):
 
 @pytest.mark.parametrize("suite", ["forward", "few_rows", "strided", "log_softmax"])
 def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
-    """Of the committed data: how many right answers each other library has."""
+    """Of the committed data: how many answers of each are right, wrong, refused or failed, and in
+    how many cases it was not asked; each case is one of the four."""
     rows = [row for row in measurements(ROOT)["rows"] if row["suite"] == suite]
     text = rendered.load(ROOT).fragments[f"heat-{suite}"].text
-    assert f"Right answers, of {len(by_case(rows))} cells:" in text
+    cells = len(by_case(rows))
     for name, label in (("torch", "torch"), ("liger", "Liger"), ("quack", "QuACK")):
-        count = sum(row["provider"] == name and row["status"] == "ok" for row in rows)
-        assert re.search(rf"\b{label} {count}[,.]", text), (name, count)
+        states = Counter(row["status"] for row in rows if row["provider"] == name)
+        counts = states["ok"], states["wrong"], states["refused"] + states["failed"]
+        said = "".join(rf"<td[^>]*>{count}</td>\s*" for count in (*counts, cells - sum(counts)))
+        assert states.total() == 0 or re.search(rf">{label}</t[hd]>\s*{said}", text), (name, states)
+
+
+def test_who_was_not_asked_is_not_beaten_in_silence(published):
+    """A page that counts wins over cases in which a library has no right answer names those that
+    have, or shows what became of the cases of each."""
+    everyone, quiet = {"torch", "torch.compile", "liger", "flag_gems", "quack"}, []
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = re.sub("`[^`]*`", "", page.read_text("utf8"))
+        for name in set(re.findall(r"\{\{ ([\w.\[\]]+)\.(?:behind|over_best)\b", text)):
+            stand = value_of(name, published)
+            if stand.over is not best_peer:
+                continue
+            missing = everyone - {who for who, each in stand.answered.items() if each.right}
+            named = re.findall(r"\{\{ ([\w.\[\]]+\.rivals) \}\}", text)
+            said = any(value_of(each, published) == stand.rivals for each in named)
+            if missing and not said and ".right }}" not in text and "[[rendered heat-" not in text:
+                quiet.append(f"{page.relative_to(ROOT)}: {name} has no right answer of {missing}")
+    assert not quiet, "\n".join(quiet)
 
 
 def test_an_error_that_says_no_is_a_refusal(tmp_path):
@@ -387,7 +417,7 @@ def test_a_strided_kernel_shows_the_shapes_that_it_gets(made):
 def test_a_rung_is_compared_with_all_libraries_where_all_were_asked(made):
     """And what its page says of it follows from the rows."""
     for name, rival in (("strided", "the fastest other library"), ("two_loops", "torch")):
-        assert f"▲ faster than {rival}" in made.fragments[f"bench-rung-{name}"].text
+        assert f"▲ ahead of {rival}, = " in made.fragments[f"bench-rung-{name}"].text
         rung = Rung(data(), name)
         pairs = []
         for group in rung.groups:
@@ -570,7 +600,10 @@ def test_what_a_notice_says_of_age_and_of_changed_launches():
     day = datetime(2026, 11, 20, 20, tzinfo=UTC)
     assert notices(measured(), day) == notices(measured(), day + timedelta(days=90)) == []
     ((title, text),) = notices(measured(3), day)
-    assert title == "Measured on 20 November 2026" and "3 of our 7 calls launch other" in text
+    assert (
+        title == "Measured on 20 November 2026"
+        and "7 timings of ours shown here, 3 are of code" in text
+    )
     ((title, _),) = notices(measured(3)._replace(last="2026-11-28T01:00:00Z"), day)
     assert title == "Measured on 20 November 2026 to 28 November 2026"
     ((title, text),) = notices(measured(), day + timedelta(days=91))
@@ -582,7 +615,7 @@ def test_the_notice_is_a_warning_above_the_text(monkeypatch):
     text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert '<div class="admonition warning" data-search-exclude>' in html
-    assert "1 of our 7 calls launches other code today" in html
+    assert "Of the 7 timings of ours shown here, 1 is of code that has changed since" in html
     assert warnings(measured()) == ""
 
 
@@ -600,8 +633,9 @@ def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path
     launches.write_down(tmp_path, {"commit": [*then]}, then, today, {})
     put(tmp_path, data(("forward",)))
     text = bookkeeping.launched_fragment(tmp_path).text
-    assert "1 of 2 measured calls" in text and f"<code>forward/a {CHOOSER}</code>" in text
-    assert "<summary>The 1 calls that launch something else, 0 of them" in text
+    assert "measured calls 1 of 2 launch something else today, and 0 of 0 over" in text
+    assert f"<code>forward/a {CHOOSER}</code>" in text
+    assert "<summary>The 1 calls that launch something else</summary>" in text
     rows = data(("forward",))["rows"]
     calls = sum(row["provider"] == CHOOSER for row in rows)
     times = [each["utc"] for each in rows]
@@ -724,7 +758,7 @@ def attention_data():
 def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     without = attention.fragments(tmp_path)
     assert {each.text for each in without.values()} == {"Not measured yet.\n"}
-    assert not any(attention.quoted(tmp_path).values())
+    assert not any(each["of"] for each in attention.quoted(tmp_path)["overtaken"].values())
     path = tmp_path / attention.FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(attention_data()))
@@ -736,7 +770,7 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     assert "in turn" not in found["attention-backward"].text
     few = found["attention-rungs-backward"].text
     assert "16,384 keys" in few and "1,024 keys" not in few
-    assert few.count("▲") - 1 == 4 * 2 and "Flex" not in few  # one is in the caption
+    assert few.count("▲") - 1 == 4 * 2 and "FlexAttention" in few  # one is in the caption
     beside = attention.quoted(tmp_path)
     assert beside["backward"]["fa2"] == pytest.approx((2.0, 2.0, 2.0))
     assert beside["error"]["fa2"].most == pytest.approx(0.5)

@@ -57,7 +57,8 @@ def test_how_many_rivals_answered_is_said(made):
         name: sum(group.get(name, {}).get("status") == "ok" for group in drawn.groups)
         for name in EVERYWHERE
     }
-    assert drawn.answered == right
+    assert {name: each.right for name, each in drawn.answered.items()} == right
+    assert all(sum(each) == drawn.measured for each in drawn.answered.values())
     assert right["torch.compile"] == drawn.compiled.cases < drawn.cases
     assert right["quack"] == 0
     for page in ("index", "benchmarks/random"):

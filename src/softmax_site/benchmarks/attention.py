@@ -18,7 +18,7 @@ from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Cell, folded, table
-from softmax_site.benchmarks.words import SIGNS, side
+from softmax_site.benchmarks.words import SIGNS, side, signs
 from softmax_site.figures.moving import EXPONENTIALS
 
 FILE = "docs/benchmarks/attention.json"
@@ -28,10 +28,10 @@ PEAK = 989e12
 NAMES = {
     "in_memory": "scores in memory", "vectors": "vectors", "diagonal": "diagonal",
     "descriptors": "descriptors", "attention": "groups of warps", "fa2": "FlashAttention-2",
-    "cudnn": "cuDNN",
+    "cudnn": "cuDNN", "flex": "FlexAttention",
 }  # fmt: skip
 """Whose speeds are shown, in the order of tables; FlashAttention-2 and cuDNN by PyTorch's
-scaled_dot_product_attention. FlexAttention is not: at most lengths it failed, or ran uncompiled."""
+scaled_dot_product_attention, FlexAttention by its compiled function."""
 
 DECODING = ("sdpa", "copy")
 """Who else is asked for one query over many keys."""
@@ -85,7 +85,7 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
 
     head = ["shape", *(NAMES[name] for name in there)]
     body = [[words(s), *(cell(group, name) for name in there)] for s, group in found.items()]
-    caption = f"{unit}, bfloat16; ▲ faster than FlashAttention-2, = as fast to two digits, ▼ slower"
+    caption = f"{unit}, bfloat16; {signs('FlashAttention-2')}"
     return table(head, body, caption=caption)
 
 
@@ -152,13 +152,29 @@ def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float |
     return Beside(geometric_mean(factors) or 0.0, min(factors), max(factors))
 
 
-def quoted(root: Path) -> dict[str, dict[str, Beside]]:
+def overtaken(found: Cases, later: str, earlier: str) -> dict[str, int]:
+    """In how many shapes of both rungs the later one takes more time."""
+    both = [group for group in found.values() if later in group and earlier in group]
+    count = sum(group[later]["p50"] > group[earlier]["p50"] for group in both)
+    return {"count": count, "of": len(both)}
+
+
+def quoted(root: Path) -> dict[str, dict]:
     """How many times as fast ours is as each other, by direction and name, and forward how many
-    times as wrong."""
-    run, out = newest_run(root), {}
+    times as wrong; and where a rung is overtaken by the one before it."""
+    run = newest_run(root)
+    forward = cases(run, "forward")
+    wide, narrow = ({s: g for s, g in forward.items() if s[0] == dim} for dim in (128, 64))
+    out: dict[str, dict] = {
+        "overtaken": {
+            "attention": overtaken(narrow, "attention", "descriptors"),
+            "attention_wide": overtaken(wide, "attention", "descriptors"),
+            "descriptors": overtaken(forward, "descriptors", "diagonal"),
+        }
+    }
     for direction in ("forward", "backward", "decoding"):
         groups = [group for group in cases(run, direction).values() if "attention" in group]
-        others = {name for group in groups for name in group} & {"fa2", "cudnn", *DECODING}
+        others = {name for group in groups for name in group} & {"fa2", "cudnn", "flex", *DECODING}
         # A copy reads and writes its bytes; the others read theirs, which all are the same.
         rate = lambda row: row.get("bytes", 1) / row["p50"]  # noqa: E731
         out[direction] = {name: beside(groups, name, rate) for name in others}

@@ -8,7 +8,7 @@ from pathlib import Path
 from softmax_bench import gpu_report, launches, targets
 from softmax_bench.report import ratio
 from softmax_bench.roster import CHOOSER, label_of
-from softmax_site.benchmarks.data import case_words, n_cols, of_suite, read, time_text
+from softmax_site.benchmarks.data import case_words, gpu_of, n_cols, of_suite, read, time_text
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.benchmarks.stand import of_rows
@@ -151,18 +151,36 @@ def environment_fragment(data: dict) -> Fragment:
     for peer in dict.fromkeys(peer for env in runs.values() for peer in env["peers"]):
         versions = (env["peers"].get(peer) or "not installed" for env in runs.values())
         body.append([label_of(peer), *versions])
-    return shown(table(["", *map(time_text, runs)], body, 1 + len(runs)), data["rows"])
+    # Below it the page says itself what has changed since.
+    return shown(table(["", *map(time_text, runs)], body, 1 + len(runs)))
+
+
+def files_fragment(root: Path) -> Fragment:
+    """The files of the data, each with the machine and the day of its run."""
+    links = []
+    for path in sorted((root / launches.DATA).glob("*.json")):
+        run = launches.read_rows(path)
+        env = run[0]["environment"]
+        words = f"{gpu_of(run)}, {time_text(env['started'])} UTC"
+        links.append(f"[{words}](/{launches.DATA.removeprefix('docs/')}/{path.name})")
+    return Fragment(f"The data, a file for each run: {'; '.join(links)}.\n")
 
 
 def launched_fragment(root: Path) -> Fragment:
     """How many measured calls launch what they launched then, and which do not."""
     committed = launches.read(root)
-    changed, calls = sorted(committed.changed), len(committed.today)
-    same = f"{calls - len(changed):,} of {calls:,} measured calls of ours launch the same today."
+    changed, counts = sorted(committed.changed), []
+    for over_gpus in (False, True):
+        calls, other = (
+            sum(cell.startswith("ranks/") == over_gpus for cell in cells)
+            for cells in (committed.today, changed)
+        )
+        counts.append(f"{other:,} of {calls:,}")
+    same = f"Of our measured calls {counts[0]} launch something else today, and {counts[1]} over "
+    same += "several GPUs."
     if not changed:
         return Fragment(f"{same}\n")
-    over = sum(cell.startswith("ranks/") for cell in changed)
-    title = f"The {len(changed)} calls that launch something else, {over} of them over several GPUs"
+    title = f"The {len(changed)} calls that launch something else"
     listed = "<br>\n".join(f"<code>{escape(cell)}</code>" for cell in changed)
     return Fragment(f"{same}\n\n{block(folded(title, f'<p>{listed}</p>'))}\n")
 
@@ -219,6 +237,7 @@ def fragments(root: Path, data: dict, reasons: dict[str, str]) -> dict[str, Frag
         "targets-missed": lambda: missed_fragment(data, reasons, Profiles(root, data["rows"])),
         "weak-cells": lambda: weak_fragment(data),
         "bench-environment": lambda: environment_fragment(data),
+        "data-files": lambda: files_fragment(root),
         "bench-launched": lambda: launched_fragment(root),
         "bench-reasons": lambda: reasons_fragment(data),
     }

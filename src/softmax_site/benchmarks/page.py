@@ -67,7 +67,7 @@ def measured_by(rows: Sequence[dict]) -> Measured | None:
     if not rows:
         return None
     changed = sum(row.get("changed", False) for row in rows)
-    calls = sum(row["provider"] in (CHOOSER, *RUNGS) for row in rows)
+    calls = sum(row["provider"] in (CHOOSER, *RUNGS) and row["status"] == "ok" for row in rows)
     times = [row["utc"] for row in rows]
     return Measured(min(times), changed, calls, max(times))
 
@@ -132,10 +132,11 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     days = " to ".join(f"{at.day} {at:%B %Y}" for at in map(datetime.fromisoformat, ends))
     if measured.changed:
         which = '<a href="/benchmarks/environment/#what-is-launched-today">What changed</a>'
-        calls = f"{measured.changed:,} of our {measured.calls:,} calls"
-        calls = "Our call" if measured.calls == 1 else calls
-        launch = "launches" if measured.changed == 1 else "launch"
-        text = f"{calls} {launch} other code today, and may be faster or slower. {which}"
+        several = f"Of the {measured.calls:,} timings of ours shown here, {measured.changed:,}"
+        verb = "is" if measured.changed == 1 else "are"
+        text = f"{several} {verb} of code that has changed since. {which}"
+        if measured.calls == 1:
+            text = f"This code has changed since, and was not timed again. {which}"
         found.append((f"Measured on {days}", text))
     age = (now - datetime.fromisoformat(measured.utc)).days
     if age > OLD_DAYS:

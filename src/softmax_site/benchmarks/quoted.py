@@ -28,7 +28,8 @@ from softmax_site.benchmarks.data import (
 )
 from softmax_site.benchmarks.stand import Stand, of_rows, over_best
 from softmax_site.benchmarks.tables import Group, present, share_of, some
-from softmax_site.benchmarks.values import Values
+from softmax_site.benchmarks.values import UNSAID, Values
+from softmax_site.benchmarks.words import listed
 from softmax_site.figures import moving, share
 
 AS_THEY_ARE = {
@@ -263,14 +264,25 @@ class Drawn(Stand):
 def machine(rows: list[dict]) -> Names:
     """What some rows were measured on, and beside whom."""
     run = rows[0]["environment"]
-    *libraries, last = map(label_of, present(rows, LIBRARIES))
     torch, triton = (".".join(run[name].split(".")[:2]) for name in ("torch", "triton"))
     return Names(
         gpu=gpu_of(rows),
         versions=f"torch {torch}, Triton {triton}",
         day=time_text(max(row["utc"] for row in rows)).split()[0],
-        libraries=f"{', '.join(libraries)} and {last}",
+        libraries=listed(map(label_of, present(rows, LIBRARIES))),
     )
+
+
+def run_words(rows: list[dict]) -> str:
+    """The GPU that some rows were measured on, and the day."""
+    days = sorted({row["utc"][:10] for row in rows})
+    return f"{gpu_of(rows)}, {' and '.join(dict.fromkeys([days[0], days[-1]]))}"
+
+
+def runs(rows: list[dict]) -> str:
+    """How many runs there are, and of which GPUs."""
+    count, gpus = len({row["environment"]["started"] for row in rows}), gpu_of(rows)
+    return f"one run, on an {gpus}" if count == 1 else f"{count} runs, on {gpus} GPUs"
 
 
 def asked(rows: list[dict]) -> Names:
@@ -283,12 +295,15 @@ class Quoted(dict[str, Any]):
     """Every name that a page may use, each made when it is first asked for."""
 
     def __init__(self, root: Path, data: dict) -> None:
+        self.unsaid = frozenset(read(root, UNSAID, []))
+
         def rows(*suites: str, **fields) -> list[dict]:
             return [row for suite in suites for row in of_suite(data, suite, **fields)]
 
         def grid(holds: Callable[[dict], bool] = lambda row: True) -> Stand:
             return of_rows(row for row in rows("forward", "backward") if holds(row))
 
+        present_suites = dict.fromkeys(row["suite"] for row in data["rows"])
         suites = ("forward", "backward", "few_rows", "log_softmax", "strided", "loss_head")
         self.make: dict[str, Callable[[], Any]] = {
             **{name: lambda name=name: of_rows(rows(name)) for name in (*suites, "longest")},
@@ -324,7 +339,9 @@ class Quoted(dict[str, Any]):
             "split_rows": lambda: beside_clusters(data),
             "rung": lambda: {name: rungs.Rung(data, name) for name in rungs.NAMES},
             "machine": lambda: machine(rows("forward", "backward")),
-            "machine_of": lambda: {name: machine(rows(name)) for name in ("ladder", "random")},
+            "runs": lambda: runs(data["rows"]),
+            "run_of": lambda: {name: run_words(rows(name)) for name in present_suites},
+            "machine_of": lambda: {"ladder": machine(rows("ladder"))},
             "gpus": lambda: gpu_of(data["rows"]),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "attention": lambda: attention.quoted(root),

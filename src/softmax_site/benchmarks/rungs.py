@@ -21,7 +21,7 @@ from softmax_site.benchmarks.data import (
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
 from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
-from softmax_site.benchmarks.words import SIGNS
+from softmax_site.benchmarks.words import SIGNS, signs
 from softmax_site.templates import filled
 
 LADDER = ("naive", "three_loops", "two_loops", "single_block")
@@ -165,7 +165,9 @@ class Rung(Stand):
             label = shape_words(row) if by_shape else f"{n_cols(row):,}"
             shown.setdefault(label, {})[row["direction"], row["dtype"]] = self.cell(group)
         rival = "the fastest other library" if self.given else "torch"
-        caption = signs(rival) + ("; · another kernel, or not measured" if by_shape else "")
+        caption = f"Share of a copy's speed (its time over the kernel's); {signs(rival)}" + (
+            "; · another kernel, or not measured" if by_shape else ""
+        )
         return shares("shape" if by_shape else "columns", shown, DIRECTIONS, caption)
 
     def fragment(self, data: dict) -> Fragment:
@@ -174,12 +176,6 @@ class Rung(Stand):
             return NOT_MEASURED
         text = f"{block(self.table())}\n\n{origin(self.rows)}"
         return Fragment(text, measured_by(self.rows))
-
-
-def signs(rival: str) -> str:
-    """What the numbers and the signs of a table mean."""
-    against = f"▲ faster than {rival}, = level, ▼ slower"
-    return f"Share of a copy's speed (its time over the kernel's); {against}"
 
 
 Shares = dict[str, dict[tuple[str, str], Cell]]

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import LEVEL, Answers, answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, answers_words, share_of
 from softmax_site.benchmarks.values import Factor, Values
-from softmax_site.benchmarks.words import kernel_words, link
+from softmax_site.benchmarks.words import kernel_words, link, listed
 
 
 def over_best(group: Group, time: Callable[[dict | None], float | None]) -> float | None:
@@ -81,9 +81,22 @@ class Stand:
         return Values(value for group, _ in self.compared if (value := of(group)))
 
     @cached_property
-    def answered(self) -> dict[str, int]:
-        """In how many of the cases each other library has a right answer."""
+    def answered(self) -> dict[str, Answers]:
+        """What became of the cases, by library."""
         return answers(self.groups)
+
+    @property
+    def rule(self) -> str:
+        """What counts as level in these cases."""
+        kept = ["us_turns" in group[self.who] for group, _ in self.compared]
+        by_turns, by_share = "2 % or the noise of the turns", f"{LEVEL:.0%}".replace("%", " %")
+        said = [by_turns] * any(kept) + [by_share] * (not all(kept))
+        return f"within {' or '.join(said)}"
+
+    @property
+    def rivals(self) -> str:
+        """The other libraries that have a right answer in some case."""
+        return listed(label_of(name) for name, each in self.answered.items() if each.right)
 
     right = property(lambda self: answers_words(self.groups))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from softmax_bench.report import answers, best_peer, by_case, ratio, standing, timed
 from softmax_bench.roster import CHOOSER, COPY, label_of
 from softmax_site.benchmarks.data import DTYPES, anchor, case_words, n_cols, shape_words
-from softmax_site.benchmarks.words import SIGNS, address, kernel_words, times, verdict
+from softmax_site.benchmarks.words import SIGNS, address, kernel_words, listed, times, verdict
 from softmax_site.templates import filled
 
 Group = dict[str, dict]
@@ -175,15 +175,29 @@ LEGEND = (
     '<p class="bench-caption">× the speed of the fastest other library with a right answer; <span '
     'class="level">=</span> <a href="/benchmarks/method/#level">level</a>, <span class="behind">▼'
     '</span> behind, the bluer the further ahead, "·" not measured. <b>Bold</b>: not a multiple of '
-    "16 bytes. Each number links to its times.<br>Right answers, of {cases} cells: {answers}.</p>"
+    "16 bytes. Each number links to its times.</p>"
 )
 STEPS = (1.1, 1.25, 1.5, 2.0)
 """Where the blue of a lead gets darker."""
 
 
+BECAME = ("right", "wrong", "refused or failed", "not asked")
+"""What can become of a case, in words."""
+
+
 def answers_words(groups: Iterable[Group]) -> str:
-    """In how many cases each other library has a right answer, in words."""
-    return ", ".join(f"{label_of(name)} {count}" for name, count in answers(groups).items())
+    """What became of the cases, library by library, in words."""
+    alike: dict[str, list[str]] = {}
+    for name, each in answers(groups).items():
+        said = ", ".join(f"{count} {what}" for what, count in zip(BECAME, each) if count)
+        alike.setdefault(said, []).append(label_of(name))
+    return "; ".join(f"{listed(names)} {said}" for said, names in alike.items())
+
+
+def answers_table(groups: Iterable[Group]) -> str:
+    """What became of the cases, a row for each library."""
+    body = [[label_of(name), *map(str, each)] for name, each in answers(groups).items()]
+    return table(["cells", *BECAME], body, caption="Answers of the other libraries")
 
 
 def heat_cell(group: Group | None) -> Cell:
@@ -234,6 +248,4 @@ def heat_map(caption: str, rows: list[dict], label: Callable[[dict], str]) -> st
     drawn = table([Cell("length", "corner"), *heads], body, css="heat", caption=caption, roles=True)
     places = f"--kinds: {len(kinds)}; --longest: {max(len(name) for name, _ in lengths)}"
     drawn = drawn.replace("<table ", f'<table style="{places}" ', 1)
-    return drawn + LEGEND.format(
-        cases=len(by_case(rows)), answers=answers_words(by_case(rows).values())
-    )
+    return drawn + LEGEND + answers_table(by_case(rows).values())

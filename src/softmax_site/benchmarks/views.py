@@ -386,6 +386,14 @@ def scatter(drawn: Stand) -> str:
     )
 
 
+def worst_of(part: Stand) -> str:
+    """The worst factor with its sign."""
+    if not part.factors:
+        return words.sign(None)
+    group, other = part.worst.group, best_peer(part.worst.group) or ""
+    return words.marked(standing(group, other), f"{part.worst.factor:.2f}")
+
+
 def random_kinds(drawn: Stand) -> str:
     """Every kind of cell: how many, how they stand, how near to the copy."""
     kinds: dict[str, list[Group]] = {}
@@ -406,10 +414,10 @@ def random_kinds(drawn: Stand) -> str:
         body.append(
             [
                 f"{kind} <small>({part.cases})</small>",
-                f"{sum(part.answered.values()) / part.cases:.1f}",
+                f"{sum(each.right for each in part.answered.values()) / part.cases:.1f}",
                 words.percent(part.at_least_level),
                 share_text(part.over_best if part.factors else None),
-                words.sign(min(part.factors, default=None)),
+                worst_of(part),
                 share_text(shares.mean if shares else None),
                 share_text(min(shares, default=None)),
             ]

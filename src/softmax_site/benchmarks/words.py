@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from html import escape
 
-from softmax_bench.report import best_peer, ratio, standing
+from softmax_bench.report import LEVEL, best_peer, ratio, standing
 from softmax_bench.roster import label_of
 from softmax_site.benchmarks.data import anchor
 
 SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 """A verdict is a sign first and a colour second."""
+
+
+def signs(rival: str) -> str:
+    """What the signs of a table say, whose rule is on the page of the method."""
+    return f'▲ ahead of {rival}, = <a href="/benchmarks/method/#level">level</a>, ▼ behind'
+
 
 ELSEWHERE = {
     **{"backward": "forward", "log_softmax": "forward", "strided": "strides"},
@@ -21,6 +28,16 @@ ELSEWHERE = {
 def page_of(suite: str) -> str:
     """The page of a suite, below `benchmarks/`."""
     return ELSEWHERE.get(suite, suite.replace("_", "-"))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words with commas and an "and" between them.
+
+    >>> listed(["torch"]), listed(["torch", "Liger", "QuACK"])
+    ('torch', 'torch, Liger and QuACK')
+    """
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def times(factor: float) -> str:
@@ -53,12 +70,14 @@ def marked(state: str, text: str) -> str:
 
 
 def side(factor: float) -> str:
-    """On which side of one a ratio is whose interval is not known; level if two decimals say one.
+    """On which side of one a ratio is whose turns were not kept.
 
-    >>> side(1.01), side(0.996), side(0.99)
+    >>> side(1.06), side(1.04), side(0.94)
     ('ahead', 'level', 'behind')
     """
-    return "level" if f"{factor:.2f}" == "1.00" else "ahead" if factor > 1 else "behind"
+    if 1 - LEVEL <= factor <= 1 / (1 - LEVEL):
+        return "level"
+    return "ahead" if factor > 1 else "behind"
 
 
 def sign(factor: float | None) -> str:

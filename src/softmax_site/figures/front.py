@@ -37,7 +37,8 @@ def said(root: Path, part: str) -> str:
     found = re.search(rf"<!-- {part} -->(.*?)<!-- /{part} -->", home, re.S)
     if found is None:
         raise ValueError(f"docs/index.md has no part <!-- {part} -->")
-    return filled(found[1].strip(), quoted.load(root), bare=True)
+    names = quoted.load(root)
+    return filled(found[1].strip(), names, bare=True, unsaid=names.unsaid)
 
 
 def readme(root: Path) -> str:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softmax_bench import traffic
+from softmax_bench.cases import BOTH
 from softmax_bench.report import by_case, gbs, timed
+from softmax_bench.roster import RUNGS
 from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.figures.moved import moved
 
@@ -37,11 +39,15 @@ class Moving(NamedTuple):
     """Whether it is only its picture."""
 
 
+class NotMeasured(LookupError):
+    """What a figure shows is not among the data."""
+
+
 MULTIPROCESSORS = 132
 EXPONENTIALS = MULTIPROCESSORS * 16 * 1.98e9
-"""Exponentials that an H100 or H200 computes in a second: multiprocessors, special functions of
-each in a clock (CUDA C++ programming guide, arithmetic instructions, compute capability 9.0),
-clocks."""
+"""Exponentials that an H100 or H200 on an SXM board computes in a second: multiprocessors, special
+functions of each in a clock (CUDA C++ programming guide, arithmetic instructions, compute
+capability 9.0), clocks."""
 
 STRIDED = {"strided": "strided", "split_strided": "strided", "two_pass": "two_loops"}
 """Kernels over columns, and which kernel over rows moves as much."""
@@ -61,7 +67,11 @@ def moved_by(way: str) -> dict[str, float]:
 
 def roofline(root: Path) -> dict:
     """What was measured of each kernel: (way, type, length of a row or column, name, elements a
-    second, how often it moves an element, bytes a second of the copy in the same case)."""
+    second, how often it moves an element, bytes a second of the copy in the same case).
+
+    Raises:
+        NotMeasured: the data have no ladder.
+    """
     points, data = {}, measurements(root)
     for suite in ("ladder", "strided"):
         for group in by_case(of_suite(data, suite)).values():
@@ -82,6 +92,8 @@ def roofline(root: Path) -> dict:
                     if known is None or speed > known[4]:
                         points[key] = [*key, speed, moves, of_copy]
     lengths = sorted({length for _, _, length, name in points if name == "naive"})
+    if not lengths:
+        raise NotMeasured("no times of the ladder")
     return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": list(points.values())}
 
 
@@ -96,7 +108,11 @@ ROWS = [2048, 65536]
 
 
 def one_row(root: Path) -> dict:
-    """What the explainer shows: passes and events of traces, and times in µs."""
+    """What the explainer shows: passes and events of traces, and times in µs.
+
+    Raises:
+        NotMeasured: the data have no such rows.
+    """
     out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"], "copies": {}}
     for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
@@ -105,6 +121,8 @@ def one_row(root: Path) -> dict:
             out[copy["direction"]] = times
             out["copies"][copy["direction"]] = {n: us / times["copy"] for n, us in times.items()}
             out["exponentials"] = EXPONENTIALS / ((gbs(copy) or 0) * 1e9 / 4)
+    if not all({*RUNGS, "torch"} - {"strided"} <= {*out.get(way, ())} for way in BOTH):
+        raise NotMeasured(f"no times of {ROWS[0]:,} × {ROWS[1]:,}, float32")
     out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
     return out | {"multiprocessors": MULTIPROCESSORS}
 
@@ -137,13 +155,18 @@ def frame_path(name: str) -> str:
 
 
 def figure(name: str, root: Path) -> tuple[dict[str, str], str, str]:
-    """What stands around a figure, its first picture, and the data for its module."""
+    """What stands around a figure, its first picture, and the data for its module; of a figure that
+    lacks its data that this is so."""
     module, data, still = FIGURES[name]
+    try:
+        values = data(root)
+    except NotMeasured:
+        return {"class": "drawing"}, "<p>Not measured yet.</p>", ""
     around, picture = {"class": "moving", "id": f"figure-{name}"}, root / frame_path(name)
     if still:
         narrow = picture.read_text("utf8").partition('<div class="panels" data-width="300"')
         return around, "".join(narrow[1:]), ""
-    given = json.dumps(data(root), ensure_ascii=False, separators=(",", ":"))
+    given = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     given = given.replace("</", "<\\/")
     script = f'<script type="application/json">{given}</script>'
     return around | {"data-figure": module}, picture.read_text("utf8"), script
@@ -172,8 +195,15 @@ def draw(view: Any, root: Path) -> dict[str, str]:
 
     view.route(f"{address}**", answer)
     view.goto(address)
-    given = [[name, each.module, each.data(root)] for name, each in FIGURES.items()]
+    given = []
+    for name, each in FIGURES.items():
+        with contextlib.suppress(NotMeasured):
+            given.append([name, each.module, each.data(root)])
     return view.evaluate(_DRAW, given)
+
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+"""What the browser may be called."""
 
 
 @contextlib.contextmanager
@@ -181,7 +211,7 @@ def tab(**viewport: int) -> Iterator[Any]:
     """A tab in a Chromium of its own."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
+    chromium = next(filter(None, map(shutil.which, CHROMIUM)))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser.new_page(viewport=viewport or None)  # pyright: ignore[reportArgumentType]
