@@ -431,7 +431,11 @@ def placed(group, name, mesh_shape, placements, shape, dim) -> None:
         moved = {over: Replicate()} | {Shard(i): Shard(i - 1) for i in range(over.dim + 1, x.dim())}
     assert list(y.placements) == [moved.get(each, each) for each in placements]
     near(y.full_tensor().detach(), expected, x.dtype)
-    y.backward(distribute_tensor(dy, mesh, y.placements))
+    dy = distribute_tensor(dy, mesh, y.placements)
+    with CommDebugMode() as counted:
+        y.backward(dy)
+    cut = placements.count(over) * (name != "logsumexp")
+    assert counted.get_total_counts() == cut, counted.get_comm_counts()
     assert given.grad.placements == given.placements
     near(given.grad.full_tensor(), gradient, x.dtype)
 
@@ -459,9 +463,12 @@ def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -
     if more.get("reduction") != "none":
         assert all(each.is_replicate() for each in found.placements)
         same_bits(group, found.to_local())
-        found.backward(DTensor.from_local(g, mesh, found.placements))
+        g = DTensor.from_local(g, mesh, found.placements)
     else:
-        found.backward(distribute_tensor(g, mesh, found.placements))
+        g = distribute_tensor(g, mesh, found.placements)
+    with CommDebugMode() as counted:
+        found.backward(g)
+    assert not counted.get_total_counts(), counted.get_comm_counts()
     assert given.grad.placements == given.placements
     near(given.grad.full_tensor(), gradient, torch.float64)
     assert lse.shape == target.shape
@@ -480,7 +487,28 @@ def placed_tokens(group) -> None:
     near(found.full_tensor().detach(), expected.detach(), torch.float64)
     near(entropy.full_tensor().detach(), entropies.detach(), torch.float64)
     found.sum().backward()
+    assert given.grad.placements == given.placements
     near(given.grad.full_tensor(), gradient, torch.float64)
+
+
+def placed_out_of_order(group) -> None:
+    """The gradients of a DTensor and of a bias, whose columns are adjacent and in uneven parts, are
+    placed as they are, without a message of their own."""
+    mesh, over = mesh_of((2,)), [Shard(1)]
+    x, bias = drawn((13, 5)).T, drawn((13, 5), seed=3).T
+    whole = x.clone().requires_grad_(), bias.clone().requires_grad_()
+    expected = torch.softmax(sum(whole), 1)
+    dy = drawn((5, 13), seed=1)
+    gradients = torch.autograd.grad(expected, whole, dy)
+    given, more = (distribute_tensor(each, mesh, over).requires_grad_() for each in (x, bias))
+    assert given.stride() == more.stride() == (1, 5)
+    y, dy = softmax(given, 1, bias=more), distribute_tensor(dy, mesh, over)
+    with CommDebugMode() as counted:
+        y.backward(dy)
+    assert counted.get_total_counts() == 1, counted.get_comm_counts()
+    for each, gradient in zip((given, more), gradients):
+        assert each.grad.placements == each.placements
+        near(each.grad.full_tensor(), gradient, torch.float64)
 
 
 def partial(group) -> None:

@@ -68,16 +68,25 @@ def test_what_is_supported_is_the_same_everywhere():
     assert minors == list(range(min(minors), max(minors) + 1))
     assert PROJECT["requires-python"] == f">={oldest}"
     words = [f"Python {oldest} to {newest}"]
+    ends = yaml.safe_load(WORKFLOWS["test.yml"])["jobs"]["ends"]["strategy"]["matrix"]["include"]
+    assert [end["python"] for end in ends] == [oldest, newest]
+    by = yaml.safe_load(WORKFLOWS["compile.yml"])["jobs"]["everywhere"]["strategy"]["matrix"]
+    assert [by["triton"][0], by["triton"][-1]] == [end["triton"] for end in ends]
     for needed, name in zip(PROJECT["dependencies"], ("PyTorch", "Triton")):
         least, major, above = re.fullmatch(r"\w+>=([\d.]+),<(\d+)\.(\d+)", needed).groups()
-        words.append(f"{name} {least} to {major}.{int(above) - 1}")
+        most = f"{major}.{int(above) - 1}"
+        words.append(f"{name} {least} to {most}")
+        tested = [end[Requirement(needed).name].rpartition(".")[0] for end in ends]
+        assert tested == [least, most], f"{name}: the suite runs with {tested}"
+    oldest_two = "triton=={triton} numpy=={numpy}".format(**ends[0])
+    assert oldest_two in (ROOT / ".ci/run").read_text("utf8")
+    (numpy,) = [each for each in DEPENDENCIES if each.name == "numpy"]
+    assert f">={ends[0]['numpy']}" in str(numpy.specifier) and ends[1]["numpy"] in numpy.specifier
     version = PROJECT["version"].rpartition(".")[0]
     changes = "[later changes](reference/changelog.md) · "
     said = {"README.md": "Supported: ", "docs/index.md": f"Version {version} and {changes}"}
     for page, first in said.items():
         assert first + ", ".join([*words, "Linux"]) in (ROOT / page).read_text("utf8"), page
-    jobs = yaml.safe_load(WORKFLOWS["test.yml"])["jobs"]
-    assert jobs["cpu"]["strategy"]["matrix"]["python-version"] == [oldest, newest]
     for name, text in WORKFLOWS.items():
         for version in re.findall(r'python-version: "([\d.]+)"', text):
             assert int(version.split(".")[1]) in minors, f"{name}: Python {version}"

@@ -567,21 +567,22 @@ def _rows_shape(
 _ROWS = (
     "Tensor[] numbers, str operation, int dim, ScalarType dtype, bool modified, "
     f"{_MODIFIERS}, bool batch_invariant, *, bool before=True, bool after=False, Tensor? x=None, "
-    "ScalarType? of_mapped=None, bool of_scale=False, bool of_sink=False) -> Tensor[]"
+    "ScalarType? of_mapped=None, bool of_scale=False, bool of_sink=False)"
 )
 rows = Operator(
-    f"rows(Tensor[] elements, {_ROWS}",
+    f"rows(Tensor[] elements, {_ROWS} -> Tensor[]",
     lambda *args, **further: list(_rows_kernel(*args, **further)),
     _rows_shape,
 )
 rows_in_place = Operator(
-    f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS}",
-    lambda x, elements, *args, **further: list(
-        _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
-    ),
-    lambda x, elements, *args, **further: _rows_shape((x, *elements), *args, **further)[1:],
+    f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS} -> (Tensor, Tensor)",
+    lambda x, elements, *args, **further: _rows_kernel(
+        (x, *elements), *args, in_place=True, **further
+    )[1:],
+    lambda x, elements, *args, **further: (*_rows_shape((x, *elements), *args, **further)[1:],),
 )
-"""It writes the elements of the result over the first input, and returns the other results."""
+"""It writes the elements of the result over the first input, and returns two numbers for each row:
+PyTorch cannot trace an operator that writes and returns a list."""
 
 
 def finish(
@@ -611,14 +612,20 @@ finish_rows = Operator(
 _TOKENS = "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor"
 
 
-def _token_rows_shape(x, *_):
+def _token_rows_kernel(x, scale, token, *args):
+    found, *others = run_tokens(x, scale, token, *args)
+    return _nothing(x) if token is None else found, *others
+
+
+def _token_rows_shape(x, scale, token, *_):
     like = _like_rows(x, x.dim() - 1)
-    return like, torch.empty_like(like), like.new_empty(3, *like.shape)
+    found = _nothing(x) if token is None else torch.empty_like(like)
+    return found, like, like.new_empty(3, *like.shape)
 
 
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
-    run_tokens,
+    _token_rows_kernel,
     _token_rows_shape,
 )
 token_gradient = Operator(

@@ -16,7 +16,7 @@ from kernel_cases import (
     quiet,
     watch_accesses,
 )
-from triton_softmax import log_softmax, operators, plan, plan_masked, softmax
+from triton_softmax import log_softmax, plan, plan_masked, softmax
 from triton_softmax.kernels.masked_rows import Maps
 from triton_softmax.operations import OPERATIONS
 
@@ -361,29 +361,6 @@ def test_a_mask_is_never_copied(monkeypatch):
 
 
 # --- callers ---
-
-
-@both
-def test_operators_pass_opcheck(name):
-    log = name == "log_softmax"
-    x, given = tensor(1, 3, 3), maps(1, 3, 3)
-    options = (
-        given["scale"], 1.0, 1.5, given["bias"], given["where"], True, given["sink"], True, log, 2,
-    )  # fmt: skip
-    some = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
-    more = () if log else ("test_autograd_registration", "test_aot_dispatch_dynamic")
-    forward, given = operators.modified_softmax.overload, (x, *options, x.dtype, False)
-    torch.library.opcheck(forward, given, test_utils=(*some, *more))
-    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in options]
-    out = torch.empty(3, 3, 1, dtype=x.dtype, device=DEVICE).permute(2, 0, 1)
-    into = operators.modified_softmax_out.overload
-    for each in (x.detach(), None):  # None: the input is `out`
-        torch.library.opcheck(into, (each, *plain, False, out), test_utils=some)
-    y, plain[3], plain[6] = softmax(x).detach(), None, None
-    backward = ([y, y], [], f"{name}_vjp", 2, x.dtype, True, *plain[:8], False)
-    further = {"before": False, "after": True, "x": x.detach(), "of_mapped": x.dtype}
-    further |= {"of_scale": True, "of_sink": True}
-    torch.library.opcheck(operators.rows.overload, backward, further, test_utils=some)
 
 
 def test_compiled_without_a_break_and_once_for_all_lengths():

@@ -11,11 +11,40 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
 from ..layout import strides_of
 from . import sharded_losses
+
+
+class _Part(Function):
+    """This rank's part of a `DTensor`, whose gradient lies in memory as the tensor does.
+
+    `DTensor.to_local` gives a gradient the strides of equal parts. Where the parts are uneven the
+    whole has other strides, and PyTorch 2.11 replicates a gradient whose strides differ from those
+    of the tensor that it is accumulated for, in a message of the tensor's size.
+    """
+
+    @staticmethod
+    def forward(ctx, x: DTensor) -> Tensor:
+        ctx.of = x.device_mesh, x.placements, x.shape, x.stride()
+        part = x.to_local()
+        return part.view_as(part)
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> DTensor:
+        mesh, placements, shape, stride = ctx.of
+        order = sorted(range(len(shape)), key=lambda i: -stride[i])
+        back = [order.index(i) for i in range(len(shape))]
+        whole = torch.empty([shape[i] for i in order], device="meta").permute(back)
+        kind = {"run_check": False, "shape": shape, "stride": whole.stride()}
+        g = g.permute(order).contiguous().permute(back)
+        return DTensor.from_local(g, mesh, placements, **kind)
+
+
+part_of: Callable[[DTensor], Tensor] = _Part.apply
 
 
 class Placed(NamedTuple):
@@ -51,7 +80,7 @@ class Placed(NamedTuple):
     def local(self, t: Tensor, placements: Any) -> Tensor:
         """This rank's part of a tensor that belongs to the rows: a DTensor, or the whole on each
         rank, which is cut without a message."""
-        return on_mesh_of(self.x, t).redistribute(placements=placements).to_local()
+        return part_of(on_mesh_of(self.x, t).redistribute(placements=placements))
 
     def whole(self, local: Tensor, shape: torch.Size, placements: Any) -> DTensor:
         """A tensor of this shape of which this rank has `local`."""
@@ -119,7 +148,7 @@ def normalize(
         if isinstance(options.get(name), Tensor):
             options[name] = lies.local(options[name].expand(x.shape), lies.x.placements)
     options |= {"implementation": implementation, "batch_invariant": invariant}
-    y = function(lies.x.to_local(), lies.dim, dtype, group=lies.group, **options)
+    y = function(part_of(lies.x), lies.dim, dtype, group=lies.group, **options)
     return lies.whole(y, x.shape, lies.x.placements)
 
 
@@ -137,7 +166,7 @@ def logsumexp(
         (dim,) = dim
     lies = placed(x, dim)
     more = {"group": lies.group, "batch_invariant": invariant}
-    lse = function(lies.x.to_local(), lies.dim, keepdim, **more)
+    lse = function(part_of(lies.x), lies.dim, keepdim, **more)
     return lies.of_rows(lse, keepdim)
 
 
@@ -161,12 +190,12 @@ def cross_entropy(
     if isinstance(weight, DTensor):
         cut = [i == lies.over and each.is_shard() for i, each in enumerate(weight.placements)]
         placements = [Shard(0) if each else Replicate() for each in cut]
-        weight = weight.redistribute(placements=placements).to_local()
+        weight = part_of(weight.redistribute(placements=placements))
     sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
     over_rows = tuple([mesh.get_group(i) for i in sharded])
     where = tuple(lies.vocabulary.values()) or (None, None)
     result, lse = sharded_losses.cross_entropy(
-        function, x.to_local(), target, weight, lies.group, *where, options, in_place, over_rows
+        function, part_of(x), target, weight, lies.group, *where, options, in_place, over_rows
     )
     if options.reduction == "none":
         return lies.of_rows(result), lies.of_rows(lse)
@@ -188,6 +217,6 @@ def token_logprobs(
     more["temperature"] = temperature
     if isinstance(temperature, Tensor) and temperature.dim():
         more["temperature"] = lies.local(temperature, lies.without(keepdim=True))
-    mine, here = lies.x.to_local(), lies.local(index, of_rows)
+    mine, here = part_of(lies.x), lies.local(index, of_rows)
     found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
     return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)

@@ -41,7 +41,9 @@ class Shard(NamedTuple):
     # 0 forward, 1 backward. None where nothing is sent, or while a call is traced.
     headers: Tensor | None = None
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
-    blocks: tuple[slice, ...] = (slice(None),)  # of rows, that are a message each
+    # (first, end) of rows that are a message each. Not slices: `torch.compile` of PyTorch 2.11 does
+    # not know one that comes from the default of a field.
+    blocks: tuple[tuple[int, int | None], ...] = ((0, None),)
     over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
     parts: tuple[tuple[int, int], ...] = ()
@@ -162,12 +164,12 @@ def _compared(
     return Shard(group, starts[group.rank()], end, headers, max(sizes), parts=parts)
 
 
-def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
-    """Return blocks of rows that are a message each: at least `ROWS` rows, and more while they are
-    few bytes. All ranks get the same, so the bytes are those of a part of equal size.
+def blocks_of(n_rows: int, row_bytes: int) -> list[tuple[int, int]]:
+    """Return the (first, end) of rows that are a message each: at least `ROWS` rows, and more while
+    they are few bytes. All ranks get the same, so the bytes are those of a part of equal size.
 
     >>> blocks_of(1000, 10**6), blocks_of(2500, 10**6)
-    ([slice(0, 1000, None)], [slice(0, 1250, None), slice(1250, 2500, None)])
+    ([(0, 1000)], [(0, 1250), (1250, 2500)])
     >>> len(blocks_of(8192, 2**17)), len(blocks_of(8192, 2**14))
     (4, 4)
     """
@@ -176,7 +178,7 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[slice]:
     if rows * row_bytes > BLOCK_BYTES:
         n = min(n, MOST_BLOCKS)
     ends = [n_rows * i // n for i in range(n + 1)]
-    return [slice(a, b) for a, b in zip(ends, ends[1:])]
+    return [*zip(ends, ends[1:])]
 
 
 def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> tuple[Tensor, Any]:

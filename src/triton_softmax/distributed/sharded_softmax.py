@@ -55,8 +55,9 @@ def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backwar
     for block in (*shard.blocks, None):
         waiting, sent = sent, None
         if block is not None:
-            rows = inputs if one else tuple([each[block] for each in inputs])
-            sent = block, rows, send(partials(of, rows), shard, int(backward))
+            at = slice(*block)
+            rows = inputs if one else tuple([each[at] for each in inputs])
+            sent = at, rows, send(partials(of, rows), shard, int(backward))
         if waiting is not None:
             at, rows, message = waiting
             # eq: merge

@@ -41,7 +41,7 @@ OF_A_KIND = {
     **dict.fromkeys(("in_a_mode", "lying_apart", "launches_little", "refuses_lists"), 2),
     **dict.fromkeys(("sends_what_is_promised", "sends_other_words", "sent_all_the_same"), 2),
     **dict.fromkeys(("pushed_in_turn", "pushed_without_one", "pushed_arguments"), 2),
-    **dict.fromkeys(("partial", "implementations_placed"), 2),
+    **dict.fromkeys(("partial", "placed_out_of_order", "implementations_placed"), 2),
     **{"selective": 3, "in_blocks": 3, "placed_tokens": 4, "refused": 4, "pushed_as_sent": 4},
 }
 """Functions of `on_ranks` that are asked once, and of how many ranks."""

