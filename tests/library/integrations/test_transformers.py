@@ -42,8 +42,9 @@ CONFIGS = {
     "gpt_oss": SHAPE | {"num_local_experts": 4, "num_experts_per_tok": 2},
 }
 ROUTED = ("mixtral", "gpt_oss")
+FALCON = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 LOSS_ALONE = {  # their softmax does not pass the interface, as docs/use/transformers.md says
-    "falcon": SHAPE,
+    "falcon": {each: SHAPE[each] for each in FALCON},
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY},
     "xglm": SHAPE | {"d_model": 32, "ffn_dim": 48, "num_layers": 2, "attention_heads": 4},
 }
