@@ -485,20 +485,18 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
     check_match(fits, "index", index, "logits", logits)
 
 
-def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
-    """Check the logits, the one token of each row and the mask of rows; see
-    `selective_log_softmax_and_entropy` for the errors."""
-    check_dense(index, "index")
-    check_index(logits, index)
-    check_match(index.shape == logits.shape[:-1], "index", index, "logits", logits)
-    if not logits.shape[-1]:
-        raise ValueError("logits need classes")
-    if row_mask is None:
-        return
-    check_operands(logits, row_mask=row_mask)
+def check_row_mask(logits: Tensor, index: Tensor | None, row_mask: Any) -> None:
+    """Check a mask of rows; see `token_logprobs` for the errors."""
+    check_operands(logits, index=index, row_mask=row_mask)
     if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
         raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
-    check_match(row_mask.shape == index.shape, "row_mask", row_mask, "logits", logits)
+    check_match(row_mask.shape == logits.shape[:-1], "row_mask", row_mask, "logits", logits)
+
+
+def check_scaling(scale: Any, softcap: Any) -> tuple[float, float | None]:
+    """Return a scale and a soft cap that are numbers, as floats; see `cross_entropy` for the
+    errors."""
+    return check_number(scale, "scale"), check_softcap(softcap)
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> None:

@@ -608,7 +608,10 @@ finish_rows = Operator(
 )
 
 
-_TOKENS = "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor"
+_TOKENS = (
+    "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor, float before, "
+    "float? softcap"
+)
 
 
 def _token_rows_shape(x, *_):
