@@ -224,7 +224,7 @@ def _of_rows(kept: Tensor, t: Tensor) -> Tensor:
 
 def _zero_unless(kept: Tensor, t: Tensor) -> Tensor:
     """Return t, (…) or (…, K), with zeros in rows that are not kept; an empty t as it is."""
-    return t.where(_of_rows(kept, t), 0.0) if t.numel() else t
+    return t if arguments.is_empty(t) else t.where(_of_rows(kept, t), 0.0)
 
 
 def _without_masked(
@@ -282,13 +282,13 @@ def _of_tokens(
             of_all = getattr(batch_invariant, "total", logits.shape[-1])
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
+    if on_cpu or arguments.is_empty(logits) or (not plain and operators.by_composite()):
         x, kept = logits, None
         if row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)
         x = composite.modified_elements(x, Modifiers(scale, softcap))
         if by_rows:
-            x = x / temperature.where(temperature > 0.0, math.nan)
+            x = x / temperature.to(x.dtype).where(temperature > 0.0, math.nan)
         elif temperature != 1.0:
             x = x / temperature
         found, entropies = composite.token_logprobs(x, index, entropy)

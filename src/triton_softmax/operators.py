@@ -192,6 +192,23 @@ class Operator:
             _library.impl(self.overload, rule, "Autograd")
 
 
+def _unless_empty(kernel: Callable[..., Any], shape: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return an operator's kernel that launches nothing where the first input has no elements, of
+    which a compiled program learns as late as this if data decide its size; and its shape."""
+
+    def run(*args, **further):
+        given = args[0]
+        x = given[0] if isinstance(given, list) else given
+        if x.numel():
+            return kernel(*args, **further)
+        results = shape(*args, **further)
+        for each in results:
+            each.zero_()
+        return results
+
+    return run, shape
+
+
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return a fake tensor with one scalar per row."""
     shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
@@ -493,8 +510,7 @@ def _modified_composite(x, *args):
 modified_softmax = Operator(
     f"modified_softmax(Tensor x, {_MODIFIERS}, bool log, int dim, ScalarType dtype, "
     "bool batch_invariant) -> (Tensor, Tensor)",
-    _modified_kernel,
-    _modified_shape,
+    *_unless_empty(_modified_kernel, _modified_shape),
     _modified_composite,
     _modified_with_first_derivative,
 )
@@ -571,15 +587,16 @@ _ROWS = (
 )
 rows = Operator(
     f"rows(Tensor[] elements, {_ROWS}",
-    lambda *args, **further: list(_rows_kernel(*args, **further)),
-    _rows_shape,
+    *_unless_empty(lambda *args, **further: list(_rows_kernel(*args, **further)), _rows_shape),
 )
 rows_in_place = Operator(
     f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS}",
-    lambda x, elements, *args, **further: list(
-        _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
+    *_unless_empty(
+        lambda x, elements, *args, **further: list(
+            _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
+        ),
+        lambda x, elements, *args, **further: _rows_shape((x, *elements), *args, **further)[1:],
     ),
-    lambda x, elements, *args, **further: _rows_shape((x, *elements), *args, **further)[1:],
 )
 """It writes the elements of the result over the first input, and returns the other results."""
 
@@ -621,15 +638,16 @@ def _token_rows_shape(x, *_):
 
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
-    run_tokens,
-    _token_rows_shape,
+    *_unless_empty(run_tokens, _token_rows_shape),
 )
 token_gradient = Operator(
     f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
     "-> Tensor[]",
-    lambda *args: list(gradient_of_tokens(*args)),
-    lambda x, *args: [
-        torch.empty(x.shape, dtype=x.dtype, device=x.device),
-        *[_like_rows(x, x.dim() - 1)] * args[-1],
-    ],
+    *_unless_empty(
+        lambda *args: list(gradient_of_tokens(*args)),
+        lambda x, *args: [
+            torch.empty(x.shape, dtype=x.dtype, device=x.device),
+            *[_like_rows(x, x.dim() - 1)] * args[-1],
+        ],
+    ),
 )
