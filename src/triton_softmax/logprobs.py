@@ -282,7 +282,8 @@ def _of_tokens(
             of_all = getattr(batch_invariant, "total", logits.shape[-1])
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or arguments.is_empty(logits) or (not plain and operators.by_composite()):
+    empty = not logits.numel() if plain else arguments.is_empty(logits)
+    if on_cpu or empty or (not plain and operators.by_composite()):
         x, kept = logits, None
         if row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)

@@ -382,8 +382,8 @@ def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
             pytest.skip("a GPU has kernels")
         monkeypatch.setattr(arguments, "INTERPRETED", False)
     narrow = torch.bfloat16
-    x, layer, bias = [logits(*shape).detach().to(narrow) for shape in ((256, 16), (24, 16), (24,))]
-    target, factor = targets(256, classes=24), torch.linspace(0.5, 1.5, 256, device=DEVICE)
+    x, layer, bias = [logits(*shape).detach().to(narrow) for shape in ((192, 16), (24, 16), (24,))]
+    target, factor = targets(192, classes=24), torch.linspace(0.5, 1.5, 192, device=DEVICE)
 
     def gradients(function, *tensors, **given):
         leaves = [t.clone().requires_grad_() for t in tensors]
@@ -406,10 +406,12 @@ def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
             for a, b in zip(found[1:], exact[1:], strict=True)
         ]
 
-    whole, cut = errors(), errors(chunk_size=8)
-    rounded = errors(chunk_size=8, accum_dtype=narrow)
-    for one, many, each in zip(whole, cut, rounded, strict=True):
-        assert many < 1.1 * one + 2e-4 < each
+    whole, cut = errors(), errors(chunk_size=4)
+    rounded = errors(chunk_size=4, accum_dtype=narrow)
+    print(whole, cut, rounded)
+    for one, many in zip(whole, cut, strict=True):
+        assert many < 1.05 * one
+    assert rounded[0] > 1.05 * whole[0]
     with pytest.raises(ValueError, match="accum_dtype must be one of"):
         fused(x, layer, bias, accum_dtype=torch.float64)
 
@@ -598,12 +600,12 @@ def test_operators_pass_opcheck_and_targets_are_mapped_over():
     loss = "cross_entropy_smoothed_gradient"
     plain = (1, x.dtype, False, None, 2.0, None, None, None, False, None, False, False)
     in_place, rows = operators.rows_in_place.overload, operators.rows.overload
-    for op, arguments, further in (
+    for op, given, further in (
         (rows, ([x], of_loss, loss, *plain), {}),
         (in_place, (x.clone(), [], of_loss, loss, *plain), {}),
         (rows, ([x], [], "entropy", *plain), {}),
     ):
-        torch.library.opcheck(op, arguments, further, test_utils=tests)
+        torch.library.opcheck(op, given, further, test_utils=tests)
     mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)
     torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
 
