@@ -372,6 +372,7 @@ def test_a_layer_makes_the_logits_of_all_rows_at_once_if_they_are_few(monkeypatc
         assert made == sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("by_kernels", [True, False])
 def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
@@ -408,7 +409,6 @@ def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
 
     whole, cut = errors(), errors(chunk_size=4)
     rounded = errors(chunk_size=4, accum_dtype=narrow)
-    print(whole, cut, rounded)
     for one, many in zip(whole, cut, strict=True):
         assert many < 1.05 * one
     assert rounded[0] > 1.05 * whole[0]
