@@ -47,7 +47,7 @@ def exercise(each: Exercise, level: int) -> str:
 
 
 def render(root: Path) -> Rendered:
-    """The fragments `exercises`, `course-PAGE` and, for the end of another page, `exercise-NAME`; and
+    """The fragments `exercises` and `course-PAGE`, `exercise-NAME` for the end of another page, and
     the file to load."""
     exercises = course.load(root)
     own = root / "src/softmax_playground"

@@ -225,9 +225,23 @@ def check_device(device: torch.device, implementation: str | None = None) -> Non
         )
 
 
+def is_empty(x: Tensor) -> bool:
+    """Return whether a tensor has no elements; False if a compiler cannot know, as of the rows that
+    a mask keeps. Operators take such a tensor even if it turns out to have none."""
+    return guess(x.numel() == 0, False) if torch.compiler.is_compiling() else not x.numel()
+
+
+def guess(condition: Any, otherwise: bool) -> bool:
+    """Return a condition on sizes that a compiler traces; `otherwise` if data decide the sizes."""
+    from torch.fx.experimental import symbolic_shapes  # which takes longer to import than PyTorch
+
+    known = symbolic_shapes.guard_or_true if otherwise else symbolic_shapes.guard_or_false
+    return known(condition)
+
+
 def by_kernels(x: Tensor) -> bool:
     """Return whether kernels compute a call on x, and not PyTorch's operators."""
-    return x.numel() > 0 and (x.device.type != "cpu" or INTERPRETED)
+    return (x.device.type != "cpu" or INTERPRETED) and not is_empty(x)
 
 
 def check_arguments(
@@ -451,12 +465,21 @@ def check_linear(
     chunk_size: int | None,
 ) -> None:
     """Check the layer and the targets of a `linear_cross_entropy`; see there for the errors."""
+    operands = {
+        "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias,
+        "weight": weight,
+    }  # fmt: skip
+    for name, each in {"input": input, **operands}.items():
+        if type(each).__name__ == "DTensor":
+            raise NotImplementedError(
+                f"{name} is a DTensor, and linear_cross_entropy takes whole tensors: pass "
+                f"{name}.full_tensor(), or this rank's rows by {name}.to_local(); for a vocabulary "
+                "that is sharded, pass the logits to cross_entropy as a DTensor"
+            )
     check_input(input)
     check_dense(linear_weight, "linear_weight")
     check_dense(target, "target")
-    check_operands(
-        input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight
-    )
+    check_operands(input, **operands)
     for name, each in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
         if each is not None and each.dtype != input.dtype:
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
@@ -468,6 +491,15 @@ def check_linear(
     check_match(target.shape == input.shape[:-1], "target", target, "an input", input)
     if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
         raise ValueError(f"chunk_size must be positive, not {chunk_size}")
+
+
+def check_accum_dtype(dtype: torch.dtype | None, linear_weight: Tensor) -> torch.dtype:
+    """Return the dtype in which gradients of a layer accumulate: by default that of sums. Raise a
+    ValueError if it is neither this nor the weight's."""
+    offered = (linear_weight.dtype, accumulator(linear_weight.dtype))
+    if dtype is not None and dtype not in offered:
+        raise ValueError(f"accum_dtype must be one of {offered}, not {dtype}")
+    return offered[1] if dtype is None else dtype
 
 
 def check_index(logits: Tensor, index: Tensor | None) -> None:
@@ -485,20 +517,18 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
     check_match(fits, "index", index, "logits", logits)
 
 
-def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
-    """Check the logits, the one token of each row and the mask of rows; see
-    `selective_log_softmax_and_entropy` for the errors."""
-    check_dense(index, "index")
-    check_index(logits, index)
-    check_match(index.shape == logits.shape[:-1], "index", index, "logits", logits)
-    if not logits.shape[-1]:
-        raise ValueError("logits need classes")
-    if row_mask is None:
-        return
-    check_operands(logits, row_mask=row_mask)
+def check_row_mask(logits: Tensor, index: Tensor | None, row_mask: Any) -> None:
+    """Check a mask of rows; see `token_logprobs` for the errors."""
+    check_operands(logits, index=index, row_mask=row_mask)
     if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
         raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
-    check_match(row_mask.shape == index.shape, "row_mask", row_mask, "logits", logits)
+    check_match(row_mask.shape == logits.shape[:-1], "row_mask", row_mask, "logits", logits)
+
+
+def check_scaling(scale: Any, softcap: Any) -> tuple[float, float | None]:
+    """Return a scale and a soft cap that are numbers, as floats; see `cross_entropy` for the
+    errors."""
+    return check_number(scale, "scale"), check_softcap(softcap)
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> None:

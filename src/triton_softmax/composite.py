@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import LossOptions, Modifiers, accumulator
+from .arguments import LossOptions, Modifiers, accumulator, is_empty
 from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
@@ -233,6 +233,12 @@ class RowScalars(NamedTuple):
     distribution: Tensor | None = None
     """q, in the shape of the logits; None if it is 1 for every class."""
 
+    def times(self, g: Tensor) -> "RowScalars":
+        """Return the scalars of losses that are multiplied by g."""
+        target, *factors, q = self
+        scaled: Any = [None if each is None else each * g for each in factors]
+        return RowScalars(target, *scaled, q)
+
     def chunk(self, start: int, end: int) -> "RowScalars":
         """Return the scalars of a range of rows."""
         rows: Any = [None if each is None else each[start:end] for each in self]
@@ -300,7 +306,7 @@ def distribution_of(
 
 def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
     """Return the target logit of each row; the first logit if the row has no target."""
-    if not x.shape[dim]:
+    if is_empty(x):
         return x.sum(dim)
     return x.gather(dim, target.clamp(min=0).unsqueeze(dim)).squeeze(dim)
 

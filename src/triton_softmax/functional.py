@@ -346,7 +346,8 @@ def _normalize_modified(
         scale, bias, sink = given.scale, given.bias, given.sink
     log = op is operators.log_softmax
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
-    if on_cpu or not x.numel() or (not plain and operators.transformed()):
+    empty = not x.numel() if plain else arguments.is_empty(x)
+    if on_cpu or empty or (not plain and operators.transformed()):
         y = composite.modified_softmax(log, x, dim, dtype, given)
     elif out is not None and not out.is_neg():
         to = out.view(1) if vector else out

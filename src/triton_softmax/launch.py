@@ -12,16 +12,20 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy
 import torch
 import triton
 from torch import Tensor
 
 from .arguments import INTERPRETED
 
-# Triton's interpreter keeps the program that runs in globals, so threads take turns.
+# Triton's interpreter keeps the program that runs in globals, so threads take turns. It computes
+# with NumPy, which warns of what masked lanes and infinite rows hold.
 ONE_AT_A_TIME: Any = threading.RLock() if INTERPRETED else contextlib.nullcontext()
+WITHOUT_WARNINGS = partial(numpy.errstate, all="ignore") if INTERPRETED else contextlib.nullcontext
 
 _C = torch._C
 current_device = getattr(_C, "_cuda_getDevice", None) or torch.cuda.current_device
@@ -97,7 +101,7 @@ class Launch:
             more = tuple([each.data_ptr() if isinstance(each, Tensor) else each for each in more])
             self.at(addresses_of(inputs), addresses_of(outs), *more)
             return
-        with ONE_AT_A_TIME:
+        with ONE_AT_A_TIME, WITHOUT_WARNINGS():
             compiled = self.kernel[(self.grid,)](
                 inputs, outs, *more, *self.numbers, **self.constants, **self.options
             )

@@ -6,6 +6,7 @@ gradient; two matrix products turn that into the gradients of the layer, and the
 buffer. The matrix products are PyTorch's.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,10 +21,12 @@ from . import arguments, composite
 from .arguments import LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
-from .operators import by_composite, nobody_watches, readable, version_of
+from .operators import by_composite, is_batched, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
-"""The default size of the logits buffer, large enough for efficient matrix products."""
+"""The default size of the logits buffer, large enough for efficient matrix products; twice that
+where the weight's gradient accumulates in numbers of twice as many bytes, so that the chunks are
+half as many and move as many bytes of it."""
 
 
 def linear_cross_entropy(
@@ -34,19 +37,21 @@ def linear_cross_entropy(
     linear_bias: Tensor | None = None,
     weight: Tensor | None = None,
     reduction: str = "mean",
-    ignore_index: int | None = -100,
+    ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
     softcap: float | None = None,
     scale: float = 1.0,
     chunk_size: int | None = None,
+    accum_dtype: torch.dtype | None = None,
 ) -> Any:
     """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
     of only `chunk_size` rows in memory at a time.
 
     The forward pass computes the gradients. With reduction "none" each row's incoming gradient is
-    then unknown, so the backward pass recomputes the logits instead. Gradients of the weight
-    accumulate in its dtype.
+    then unknown, so the backward pass recomputes the logits instead. PyTorch's function of this
+    name also takes class probabilities, a weight of more than two dimensions, and `options=`, in
+    whose place `chunk_size` and `accum_dtype` stand.
 
     Args:
         input: (N, K) or (…, K).
@@ -54,14 +59,21 @@ def linear_cross_entropy(
         target: Classes, int64, int32 or uint8, in the shape of the input without K.
         linear_bias: (C,).
         weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
-            `cross_entropy`. An `ignore_index` of None ignores no target.
-        chunk_size: Rows per chunk; by default as many as fill 256 MiB of logits.
+            `cross_entropy`. An `ignore_index` of None is -100.
+        chunk_size: Rows per chunk; by default as many as fill 512 MiB of logits, or 256 MiB where
+            `accum_dtype` is the weight's.
+        accum_dtype: The dtype in which gradients of weight and bias add up over chunks. By default
+            float32 for 16 bits: their error then does not grow with the number of chunks, and they
+            take twice their memory until the last one. The weight's dtype saves that, and rounds
+            after each chunk.
 
     Returns:
         The loss: a scalar, or with reduction "none" one per target.
 
     Raises:
-        ValueError: The shapes do not match, or `chunk_size` is not positive.
+        ValueError: The shapes do not match, `chunk_size` is not positive, or `accum_dtype` is
+            another.
+        NotImplementedError: A tensor is a `DTensor`.
         TypeError, IndexError, RuntimeError: As for `cross_entropy`.
 
     Examples:
@@ -82,7 +94,8 @@ def linear_cross_entropy(
         ]
         loss_dtype = torch.float32
     arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
-    ignore_index = -(2**31) if ignore_index is None else ignore_index
+    accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
+    ignore_index = -100 if ignore_index is None else ignore_index
     options = LossOptions(
         1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
         softcap, arguments.contexts > 0,
@@ -96,87 +109,136 @@ def linear_cross_entropy(
     if flat.device.type == "cpu" and readable(flat):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    layer = (x, linear_weight, linear_bias, chunk_size, options, *scalars)
+    if chunk_size is None:
+        row_bytes = len(linear_weight) * x.element_size() ** 2 // accum_dtype.itemsize
+        chunk_size = max(1, BYTES // row_bytes)
+    layer = (x, linear_weight, linear_bias, (chunk_size, accum_dtype), options, *scalars)
     plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
     plain = plain and arguments.by_kernels(x) and readable(flat) and not (traced or by_composite())
-    losses = _LinearCrossEntropy.apply if plain and reduction != "none" else _recomputed
-    loss = reduced(losses(*layer), options)
-    if reduction == "none":
-        return loss.view(target.shape)
-    return loss / 0.0 if reduction == "mean" and not len(x) else loss  # NaN, the mean of nothing
-
-
-def _rows_at_once(x: Tensor, n_classes: int, chunk_size: int | None) -> int:
-    return chunk_size or max(1, BYTES // (n_classes * x.element_size()))
+    losses = _LinearCrossEntropy.apply if plain else _recomputed
+    loss = reduced(losses(*layer), options, len(x))
+    return loss.view(target.shape) if reduction == "none" else loss
 
 
 class _LinearCrossEntropy(Function):
-    """The losses of rows; their sum's gradients are computed in the forward pass."""
+    """The losses of rows. If they are summed, the forward pass computes their gradients; else the
+    backward pass does, when it knows the incoming gradient of each row."""
 
     @staticmethod
-    def forward(ctx, x, linear_weight, bias, chunk_size, options, *scalars):
-        rows = RowScalars(*scalars)
-        n = _rows_at_once(x, len(linear_weight), chunk_size)
-        buffer = x.new_empty(min(n, len(x)), len(linear_weight))
-        wanted = ctx.needs_input_grad
-        dx = x.new_empty(x.shape) if wanted[0] else None
-        dw = linear_weight.new_zeros(linear_weight.shape) if wanted[1] else None
-        db = torch.zeros_like(bias) if bias is not None and wanted[2] else None
-        plain = nobody_watches(x, linear_weight)
-        losses = []
-        for start in range(0, len(x), n):
-            chunk = x[start : start + n]
-            logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
-            if bias is not None:
-                logits += bias
-            of_chunk = rows.chunk(start, start + n)
-            gradient = any(wanted[:3])
-            *_, loss, _ = run_losses(plain, logits, of_chunk, options, gradient, gradient)
-            losses.append(loss)
-            # If a gradient is needed, the buffer now holds the gradient of the logits.
-            if dx is not None:
-                torch.mm(logits, linear_weight, out=dx[start : start + n])
-            if dw is not None:
-                dw.addmm_(logits.T, chunk)
-            if db is not None:
-                db += logits.sum(0)
-        of_rows = torch.cat(losses)
-        ctx.save_for_backward(dx, dw, db, of_rows)
-        ctx.n_more = len(scalars) + 2
-        return of_rows
+    def forward(ctx, x, linear_weight, bias, chunks, options, *scalars):
+        layer, ctx.how = (x, linear_weight, bias), (chunks, options)
+        later = options.reduction == "none"
+        wanted = (False,) * 3 if later else ctx.needs_input_grad[:3]
+        losses, gradients = _over_chunks(*layer, *ctx.how, RowScalars(*scalars), wanted)
+        ctx.save_for_backward(losses, *((*layer, *scalars) if later else gradients))
+        return losses
 
     @staticmethod
     def backward(ctx, g):
-        # The losses are summed, so the incoming gradient is the same for all rows.
-        each = g[:1]
-        *gradients, of_rows = ctx.saved_tensors
-        again = torch.is_grad_enabled()
-        found = []
+        losses, *saved = ctx.saved_tensors
+        chunks, options = ctx.how
+        wanted, each = ctx.needs_input_grad[:3], g[:1]  # summed losses have one factor
+        gradients = saved
+        if options.reduction == "none":
+            layer, rows = saved[:3], RowScalars(*saved[3:])
+            if is_batched(g):
+                gradients = _of_operators(layer, options, rows, wanted, g)
+            else:
+                rows, each = rows.times(g), torch.ones_like(g[:1])
+                layer = [t if t is None else t.detach() for t in layer]
+                _, gradients = _over_chunks(*layer, chunks, options, rows, wanted)
+        again, results = torch.is_grad_enabled(), []
         for gradient in gradients:
-            if gradient is not None:
+            if gradient is not None and (again or gradients is saved):
                 flat = gradient.reshape(1, -1)
-                flat = Final.apply(flat, each, 1, of_rows) if again else scaled(flat, each, 1)
+                flat = Final.apply(flat, each, 1, losses) if again else scaled(flat, each, 1)
                 gradient = flat.view(gradient.shape)
-            found.append(gradient)
-        return *found, *(None,) * ctx.n_more
+            results.append(gradient)
+        return *results, *(None,) * (len(ctx.needs_input_grad) - 3)
+
+
+def _over_chunks(
+    x: Tensor,
+    linear_weight: Tensor,
+    bias: Tensor | None,
+    chunks: tuple[int, torch.dtype],
+    options: LossOptions,
+    rows: RowScalars,
+    wanted: Sequence[bool],
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    """Return the losses of rows, and those `wanted` of the gradients of their sum at the inputs,
+    the weight and the bias, by kernels; `chunks` are their size and `accum_dtype`."""
+    n, wide = chunks
+    buffer = x.new_empty(min(n, len(x)), len(linear_weight))
+    dx = x.new_empty(x.shape) if wanted[0] else None
+    dw = linear_weight.new_zeros(linear_weight.shape, dtype=wide) if wanted[1] else None
+    db = bias.new_zeros(bias.shape, dtype=wide) if bias is not None and wanted[2] else None
+    plain, gradient = nobody_watches(x, linear_weight), any(wanted)
+    losses = []
+    for start in range(0, len(x), n):
+        chunk = x[start : start + n]
+        logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
+        if bias is not None:
+            logits += bias
+        of_chunk = rows.chunk(start, start + n)
+        *_, loss, _ = run_losses(plain, logits, of_chunk, options, gradient, gradient)
+        losses.append(loss)
+        # If a gradient is needed, the buffer now holds the gradient of the logits.
+        if dx is not None:
+            torch.mm(logits, linear_weight, out=dx[start : start + n])
+        if dw is not None:
+            _add_product(dw, logits.T, chunk)
+        if db is not None:
+            db += logits.sum(0, dtype=wide).sum_to_size(db.shape)
+    found = [each if each is None else each.to(x.dtype) for each in (dx, dw, db)]
+    return torch.cat(losses), tuple(found)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add the matrix product of a and b to a matrix of their dtype or a wider one."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    elif a.is_cuda:
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:  # PyTorch has this product for GPUs alone
+        total += a @ b
+
+
+def _of_operators(
+    layer: Sequence[Any], options: LossOptions, rows: RowScalars, wanted: Sequence[bool], g: Tensor
+) -> list[Tensor | None]:
+    """Return the gradients of a layer for a batch of incoming ones, by PyTorch's operators."""
+    with torch.enable_grad():
+        leaves = [t if t is None else t.detach().requires_grad_(w) for t, w in zip(layer, wanted)]
+        losses, _ = composite.row_losses(torch.nn.functional.linear(*leaves), rows, options)
+        which = [t for t, w in zip(leaves, wanted) if w]
+        found = iter(torch.autograd.grad(losses, which, g))
+    return [next(found) if w else None for w in wanted]
 
 
 def _recomputed(
     x: Tensor,
     linear_weight: Tensor,
     bias: Tensor | None,
-    chunk_size: int | None,
+    chunks: tuple[int, torch.dtype],
     options: LossOptions,
     *scalars: Tensor,
 ) -> Tensor:
-    """Return the losses of rows, with logits recomputed in the backward pass: for calls whose
-    gradient is not yet known in the forward pass, and where PyTorch's operators compute."""
-    rows = RowScalars(*scalars)
+    """Return the losses of rows where PyTorch's operators compute or differentiate them; a program
+    that is not traced recomputes the logits in the backward pass."""
+    rows, (n, wide) = RowScalars(*scalars), chunks
     tensors = [t for t in (x, linear_weight, bias, rows.distribution) if t is not None]
     versions = [version_of(t) for t in tensors]
     traced = by_composite()
     again = torch.is_grad_enabled() and any([t.requires_grad for t in tensors])
     again = again and not (traced or torch.compiler.is_compiling())
+    parts: list[tuple[Any, ...]] = [(x, *rows)]
+    if not (torch.compiler.is_compiling() and arguments.guess(len(x) <= n, True)):
+        starts = range(0, max(1, len(x)), n)
+        parts = [(x[i : i + n], *rows.chunk(i, i + n)) for i in starts]
+    layer = [linear_weight, bias]
+    if len(parts) > 1:  # each chunk then has a narrow copy of its own, and a wide one their sum
+        layer = [t if t is None else t.to(wide) for t in layer]
 
     def losses_of(chunk: Tensor, *of_chunk: Any) -> Tensor:
         if versions != [version_of(t) for t in tensors]:
@@ -184,16 +246,12 @@ def _recomputed(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: an argument of linear_cross_entropy"
             )
-        logits = torch.nn.functional.linear(chunk, linear_weight, bias)
+        narrow = [t if t is None else t.to(x.dtype) for t in layer]
+        logits = torch.nn.functional.linear(chunk, *narrow)
         of_rows = RowScalars(*of_chunk)
         if traced or not arguments.by_kernels(logits):
             return composite.row_losses(logits, of_rows, options)[0]
         return differentiable_losses(logits, of_rows, options, plain=False)[0]
 
-    n = _rows_at_once(x, len(linear_weight), chunk_size)
-    losses: list[Any] = []
-    for start in range(0, max(1, len(x)), n):
-        chunk = (x[start : start + n], *rows.chunk(start, start + n))
-        run = partial(checkpoint, losses_of, use_reentrant=False) if again else losses_of
-        losses.append(run(*chunk))
-    return torch.cat(losses)
+    run = partial(checkpoint, losses_of, use_reentrant=False) if again else losses_of
+    return torch.cat([run(*part) for part in parts])

@@ -6,6 +6,7 @@ more read and one write.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,22 +16,30 @@ from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
+from .arguments import Modifiers
 from .launch import checked
 from .operators import is_batched, nobody_watches
 from .plan_losses import gradient_of_tokens, run_tokens
 
 
 def selective_log_softmax(
-    logits: Tensor, index: Tensor, *, inplace_backward: bool = False, batch_invariant: bool = False
+    logits: Tensor,
+    index: Tensor,
+    temperature: float | Tensor = 1.0,
+    row_mask: Tensor | None = None,
+    *,
+    inplace_backward: bool = False,
+    batch_invariant: bool = False,
 ) -> Tensor:
-    """Return `log_softmax(logits, -1).gather(-1, index)`, without storing the whole log-softmax.
+    """Return `log_softmax(logits / temperature, -1).gather(-1, index)`, without storing the whole
+    log-softmax.
 
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
+        temperature, row_mask, batch_invariant: As for `token_logprobs`.
         inplace_backward: Where kernels compute, write the gradient over the logits in the backward
             pass, if they are contiguous and neither a leaf nor a view of one.
-        batch_invariant: As for `softmax`.
 
     Returns:
         Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
@@ -47,12 +56,12 @@ def selective_log_softmax(
         >>> selective_log_softmax(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2]))
         tensor([-0.4076])
     """
-    if not is_compiling() and has_torch_function_variadic(logits, index):
-        return arguments.pass_on(selective_log_softmax, (logits, index), locals())
-    if index is None:
-        raise TypeError("index must be a tensor, not NoneType")
-    found, _ = _of_tokens(logits, index, False, inplace_backward, batch_invariant)
-    return found.to(logits.dtype)
+    tensors = (logits, index, temperature, row_mask)
+    if not is_compiling() and has_torch_function_variadic(*tensors):
+        return arguments.pass_on(selective_log_softmax, tensors, locals())
+    options: Any = {"inplace_backward": inplace_backward, "batch_invariant": batch_invariant}
+    options |= {"temperature": temperature, "row_mask": row_mask}
+    return token_logprobs(logits, index, **options).to(logits.dtype)
 
 
 def entropy_from_logits(
@@ -89,6 +98,9 @@ def token_logprobs(
     index: Tensor,
     *,
     temperature: float | Tensor = 1.0,
+    scale: float = 1.0,
+    softcap: float | None = None,
+    row_mask: Tensor | None = None,
     return_entropy: bool = False,
     inplace_backward: bool = False,
     batch_invariant: bool = False,
@@ -99,129 +111,132 @@ def token_logprobs(
     """Return the log-probabilities of tokens, and optionally the entropies of their distributions,
     from one read of the logits.
 
+    Probabilities of 0 count as 0, in the entropy and its gradient.
+
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        temperature: Divides the logits first: a number, or a tensor of the logits' shape with 1 in
-            place of C, which gets a gradient.
+        temperature: Divides the logits, after scale and soft cap: a positive number, of which a new
+            one compiles nothing; or a tensor of the logits' shape with 1 in place of C, which gets
+            a gradient. Where it holds a number that is not positive, results are NaN.
+        scale, softcap: As for `cross_entropy`.
+        row_mask: (…), bool, int32 or int64. Where it is 0, results and gradient are 0, whatever
+            logits and index hold there.
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
         group, vocab_start, vocab_size: As for `cross_entropy`; the index counts all classes. In
-            place only without a temperature.
+            place only without temperature, scale, soft cap and mask.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
-        16-bit logits.
+        16-bit logits. All may be changed in place.
 
     Raises:
-        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`; also if the
-            temperature is neither a positive number nor such a tensor.
+        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`; also if
+            another argument is none of these.
 
     Examples:
         >>> import torch
         >>> from triton_softmax import token_logprobs
         >>> token_logprobs(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), return_entropy=True)
         (tensor([-0.6931]), tensor([0.6931]))
+        >>> logits, kept = torch.zeros(2, 2), torch.tensor([True, False])
+        >>> token_logprobs(logits, torch.tensor([1, -100]), row_mask=kept)
+        tensor([-0.6931,  0.0000])
     """
-    if not is_compiling() and has_torch_function_variadic(logits, index, temperature):
-        return arguments.pass_on(token_logprobs, (logits, index, temperature), locals())
+    tensors = (logits, index, temperature, row_mask)
+    if not is_compiling() and has_torch_function_variadic(*tensors):
+        return arguments.pass_on(token_logprobs, tensors, locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
         if type(logits) is not Tensor:
             arguments.check_dense(logits, "the input")
+        scale, softcap = arguments.check_scaling(scale, softcap)
         tempered = type(temperature) not in (int, float) or temperature != 1.0
         if tempered:
             arguments.check_temperature(temperature, logits)
         if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
-        invariant = bool(batch_invariant or arguments.contexts)
-        if tempered and not invariant:
-            logits, temperature = composite.upcast(logits) / temperature, 1.0
+        kept: Any = None
+        if row_mask is not None:
+            arguments.check_row_mask(logits, index, row_mask)
+            kept, logits, index = _without_masked(logits, index, row_mask)
+        invariant, function = bool(batch_invariant or arguments.contexts), token_logprobs
+        if invariant:
+            function = partial(token_logprobs, scale=scale, softcap=softcap)
+        elif tempered or scale != 1.0 or softcap is not None:
+            logits = composite.modified_elements(logits, Modifiers(scale, softcap)) / temperature
+            temperature = 1.0
         found, entropy = distributed.token_logprobs(
-            token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
+            function, logits, index, group, vocab_start, vocab_size, return_entropy,
             inplace_backward, temperature, invariant,
         )  # fmt: skip
+        if kept is not None:
+            found, entropy = _zero_unless(kept, found), _zero_unless(kept, entropy)
     else:
         found, entropy = _of_tokens(
-            logits, index, return_entropy, inplace_backward, batch_invariant, temperature
-        )
+            logits, index, return_entropy, inplace_backward, batch_invariant, temperature, scale,
+            softcap, row_mask,
+        )  # fmt: skip
     return (found, entropy) if return_entropy else found
 
 
 def selective_log_softmax_and_entropy(
     logits: Tensor,
     index: Tensor,
-    temperature: float = 1.0,
+    temperature: float | Tensor = 1.0,
     row_mask: Tensor | None = None,
     *,
+    scale: float = 1.0,
+    softcap: float | None = None,
     inplace_backward: bool = False,
     batch_invariant: bool = False,
     group: Any = None,
     vocab_start: int | None = None,
     vocab_size: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probability of one token per row, and the entropy of each row, from one read
-    of the logits: TRL's function of this name.
+    """Return `token_logprobs(…, return_entropy=True)`: TRL's function of this name.
 
-    Probabilities of 0 count as 0, in the entropy and its gradient.
-
-    Args:
-        logits: (…, C), float16, bfloat16, float32 or float64.
-        index: Classes (…), int64 or int32.
-        temperature: Divides the logits first, as in `token_logprobs`. A new one compiles nothing.
-        row_mask: (…), bool, int32 or int64. Where it is 0, both results are 0 and so is the
-            gradient, whatever logits and index hold there.
-        inplace_backward, batch_invariant, group, vocab_start, vocab_size: As for `token_logprobs`.
-
-    Returns:
-        Log-probabilities (…) and entropies (…); float32 for 16-bit logits. Both may be changed in
-        place.
-
-    Raises:
-        TypeError: A dtype is none of these.
-        ValueError: The shapes do not match, there are no classes, or the temperature is not
-            positive and finite.
-        IndexError: An index of a row that is kept is out of range (on a GPU, an assertion on the
-            device).
-        RuntimeError: A tensor is on another device.
+    Arguments, results and errors are those of `token_logprobs`.
 
     Examples:
         >>> import torch
         >>> from triton_softmax import selective_log_softmax_and_entropy
-        >>> logits, kept = torch.zeros(2, 2), torch.tensor([True, False])
-        >>> selective_log_softmax_and_entropy(logits, torch.tensor([1, -100]), row_mask=kept)
-        (tensor([-0.6931,  0.0000]), tensor([0.6931, 0.0000]))
+        >>> selective_log_softmax_and_entropy(torch.zeros(1, 2), torch.tensor([1]), 0.7)
+        (tensor([-0.6931]), tensor([0.6931]))
     """
     tensors = (logits, index, temperature, row_mask)
     if not is_compiling() and has_torch_function_variadic(*tensors):
         return arguments.pass_on(selective_log_softmax_and_entropy, tensors, locals())
-    if group is None and vocab_start is None and type(logits).__name__ != "DTensor":
-        options = (True, inplace_backward, batch_invariant, temperature, True, row_mask)
-        return _of_tokens(logits, index, *options)
-    arguments.check_one_token(logits, index, row_mask)
-    arguments.check_temperature(temperature, logits)
-    kept: Any = None
-    if row_mask is not None:
-        kept, logits, index = _without_masked(logits, index, row_mask)
-    found, entropy = token_logprobs(
-        logits, index, temperature=temperature, return_entropy=True,
-        inplace_backward=inplace_backward, batch_invariant=batch_invariant, group=group,
-        vocab_start=vocab_start, vocab_size=vocab_size,
+    return token_logprobs(
+        logits, index, temperature=temperature, scale=scale, softcap=softcap, row_mask=row_mask,
+        return_entropy=True, inplace_backward=inplace_backward, batch_invariant=batch_invariant,
+        group=group, vocab_start=vocab_start, vocab_size=vocab_size,
     )  # fmt: skip
-    return (found, entropy) if kept is None else (found.where(kept, 0.0), entropy.where(kept, 0.0))
+
+
+def _of_rows(kept: Tensor, t: Tensor) -> Tensor:
+    """Return a mask of rows (…) as a view that broadcasts to t, (…) or (…, K)."""
+    return kept.unsqueeze(-1) if t.dim() > kept.dim() else kept
+
+
+def _zero_unless(kept: Tensor, t: Tensor) -> Tensor:
+    """Return t, (…) or (…, K), with zeros in rows that are not kept; an empty t as it is."""
+    return t if arguments.is_empty(t) else t.where(_of_rows(kept, t), 0.0)
 
 
 def _without_masked(
-    logits: Tensor, index: Tensor, row_mask: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Which rows are kept, and copies of logits and index with zeros in the others."""
+    logits: Tensor, index: Tensor | None, row_mask: Tensor
+) -> tuple[Tensor, Tensor, Any]:
+    """Return which rows are kept, and copies of logits and index with zeros in the others."""
     kept: Any = row_mask != 0
     if type(logits).__name__ == "DTensor":
         on_mesh_of = distributed.dtensors().on_mesh_of
         kept, index = on_mesh_of(logits, kept), on_mesh_of(logits, index)
-    return kept, logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
+    index = None if index is None else index.where(_of_rows(kept, index), 0)
+    return kept, logits.masked_fill(~kept.unsqueeze(-1), 0.0), index
 
 
 def _of_tokens(
@@ -231,11 +246,12 @@ def _of_tokens(
     in_place: bool,
     batch_invariant: bool,
     temperature: float | Tensor = 1.0,
-    one: bool = False,
+    scale: float = 1.0,
+    softcap: float | None = None,
     row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
-    requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
+    requested."""
     by_rows = isinstance(temperature, Tensor)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
@@ -243,58 +259,72 @@ def _of_tokens(
             tensors.append(each)
     plain, key = nobody_watches(*tensors), None
     if plain:
-        key = ("tokens", one, index is None, row_mask is None)
+        key = ("tokens", index is None, row_mask is None)
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
     # A number is no part of the key: it may change every step.
     right = by_rows or (type(temperature) in (int, float) and 0 < temperature < math.inf)
     if key is None or not right or key not in checked:
-        if one:
-            arguments.check_one_token(logits, index, row_mask)
         arguments.check_index(logits, index)
+        if row_mask is not None:
+            arguments.check_row_mask(logits, index, row_mask)
         arguments.check_temperature(temperature, logits)
         if key is not None:
             checked.keep(key, True)
+    if type(scale) is not float or scale != 1.0 or softcap is not None:
+        scale, softcap = arguments.check_scaling(scale, softcap)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
-            kept = index if row_mask is None else index.where(row_mask != 0, 0)
+            kept = index
+            if row_mask is not None:
+                kept = index.where(_of_rows(row_mask != 0, index), 0)
             of_all = getattr(batch_invariant, "total", logits.shape[-1])
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
+    empty = not logits.numel() if plain else arguments.is_empty(logits)
+    if on_cpu or empty or (not plain and operators.by_composite()):
         x, kept = logits, None
-        if index is not None and row_mask is not None:
+        if row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)
-        if by_rows or temperature != 1.0:
-            x = composite.upcast(x) / temperature
-        results = composite.token_logprobs(x, index, entropy)
+        x = composite.modified_elements(x, Modifiers(scale, softcap))
+        if by_rows:
+            x = x / temperature.to(x.dtype).where(temperature > 0.0, math.nan)
+        elif temperature != 1.0:
+            x = x / temperature
+        found, entropies = composite.token_logprobs(x, index, entropy)
         if kept is None:
-            return results
-        return results[0].where(kept, 0.0), results[1].where(kept, 0.0)
-    scale: Tensor | None = None
+            return found, entropies
+        return _zero_unless(kept, found), _zero_unless(kept, entropies)
+    # A scale that is positive, and without a soft cap, is part of the last factor.
+    last = softcap is None and scale > 0.0
+    after, before = (scale, 1.0) if last else (1.0, scale)
+    of_row: Tensor | None = None
     factor = 1.0
     if by_rows:
-        scale = temperature.to(arguments.accumulator(logits.dtype)).reciprocal()
-        scale = scale.squeeze(-1) if scale.dim() else scale.expand(logits.shape[:-1])
+        wide = temperature.to(arguments.accumulator(logits.dtype))
+        of_row = wide.reciprocal() if after == 1.0 else after / wide
+        of_row = of_row.squeeze(-1) if of_row.dim() else of_row.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
         # A compiler makes a number of an operator a constant; a number of a launch is float32.
-        unit = logits.new_ones((), dtype=arguments.accumulator(logits.dtype))
-        scale = (unit / temperature).expand(logits.shape[:-1])
+        unit = logits.new_full((), after, dtype=arguments.accumulator(logits.dtype))
+        of_row = (unit / temperature).expand(logits.shape[:-1])
     else:
-        factor = 1.0 / temperature
+        factor = after / temperature
     invariant: Any = batch_invariant or bool(arguments.contexts)
     cut = invariant if isinstance(invariant, tuple) else None
     if index is not None and cut is not None:
         index = cut.columns(index, logits.shape[-1])  # pyright: ignore
-    options = (factor, entropy, invariant, plain)
+    if index is not None and row_mask is not None and index.dim() == logits.dim():
+        index = index.where((row_mask != 0).unsqueeze(-1), -1)
+    options = (factor, before, softcap, entropy, invariant, plain)
     if torch.is_grad_enabled() and (
-        logits.requires_grad or (scale is not None and scale.requires_grad)
+        logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
         in_place = in_place and operators.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
-        return apply(logits, scale, index, row_mask, in_place, *options)[:2]
-    return _forward(logits, scale, index, row_mask, *options)[:2]
+        return apply(logits, of_row, index, row_mask, in_place, *options)[:2]
+    return _forward(logits, of_row, index, row_mask, *options)[:2]
 
 
 def _forward(
@@ -303,6 +333,8 @@ def _forward(
     index: Tensor | None,
     row_mask: Tensor | None,
     factor: float,
+    before: float,
+    softcap: float | None,
     entropy: bool,
     invariant: Any,
     plain: bool,
@@ -311,16 +343,16 @@ def _forward(
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = run_tokens if plain else operators.token_rows.overload
     several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
-    given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
+    token = None if several or on_ranks else index
+    given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
     if index is not None and on_ranks:
-        wide = composite.accumulator(x.dtype)
-        found, entropies, saved, picked = run_tokens(*given, at_tokens(x, index).to(wide))
+        found, entropies, saved, picked = run_tokens(*given, at_tokens(x, index, before, softcap))
     else:
         found, entropies, saved = run(*given)
-        picked = at_tokens(x, index) if several and index is not None else None
+        picked = at_tokens(x, index, before, softcap) if several and index is not None else None
     if picked is not None:
         m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
-        z = (picked.to(m.dtype) - m) * factor
+        z = (picked - m) * factor
         # eq: log-probability
         found = (z if scale is None else z * (scale.unsqueeze(-1) if several else scale)) - log_d
     nothing = x.new_empty(0, dtype=saved.dtype)
@@ -341,9 +373,10 @@ class _Tokens(Function):
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        nothing = (None,) * 7
+        nothing = (None,) * 9
         x, scale, index, row_mask, saved = ctx.saved_tensors
-        in_place, factor, entropy, invariant, _ = ctx.options
+        in_place, factor, before, softcap, entropy, invariant, _ = ctx.options
+        modifiers = Modifiers(before, softcap)
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -353,27 +386,28 @@ class _Tokens(Function):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):
                 raise RuntimeError("logits of several ranks have first derivatives only")
-            return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
+            given = (x, scale, index, row_mask, factor, modifiers, g, g_entropy)
+            return *_differentiated(*given), *nothing
         several = index is not None and index.dim() == x.dim()
         of_scale, picked, each = ctx.needs_input_grad[1], None, g
         if index is not None and several and g is not None:
-            picked = at_tokens(x, index)  # before the gradient overwrites x
-            g = g.sum(-1)
+            picked = at_tokens(x, index, before, softcap)  # before the gradient overwrites x
+            each, g = g.masked_fill(index < 0, 0.0), g.sum(-1)
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach()
-        given = (x, scale, None if several or each is None else index, row_mask)
+        token = None if several or each is None else index
+        given = (x, scale, token, row_mask, factor, before, softcap, saved, g, g_entropy, of_scale)
         if nobody_watches(*arrived):
-            out = x if in_place else None
-            dx, *more = gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
+            dx, *more = gradient_of_tokens(*given, x if in_place else None)
         else:
-            dx, *more = operators.token_gradient.overload(
-                *given, factor, saved, g, g_entropy, of_scale
-            )
+            dx, *more = operators.token_gradient.overload(*given)
             dx = x.copy_(dx) if in_place else dx
         if index is not None and picked is not None:
             gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
-            gained = gained.masked_fill(index < 0, 0.0).to(dx.dtype)
+            if softcap is not None:
+                gained = gained * (1.0 - (picked / softcap).square())
+            gained = (gained * before).to(dx.dtype)
             dx.scatter_add_(-1, index.long().clamp(min=0), gained)
         if in_place:
             torch.autograd.graph.increment_version(dx)
@@ -389,12 +423,13 @@ class _Tokens(Function):
 _differentiable = operators.direct(_Tokens)
 
 
-def at_tokens(x: Tensor, index: Tensor) -> Tensor:
-    """Return the logits of tokens; 0 where a column is −1, as another rank has it."""
-    one = index.dim() < x.dim()
-    columns = index.long().unsqueeze(-1) if one else index.long()
+def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) -> Tensor:
+    """Return the modified logits of tokens, in the accumulator dtype; 0 where a column is −1: of a
+    masked row, or as another rank has it."""
+    columns = index.long().unsqueeze(-1) if index.dim() < x.dim() else index.long()
     found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
-    return found.squeeze(-1) if one else found
+    found = composite.modified_elements(found, Modifiers(before, softcap))
+    return found.view(index.shape)
 
 
 def _differentiated(
@@ -403,6 +438,7 @@ def _differentiated(
     index: Tensor | None,
     row_mask: Tensor | None,
     factor: float,
+    modifiers: Modifiers,
     g: Tensor | None,
     g_entropy: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -411,10 +447,12 @@ def _differentiated(
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         z, gradients = x, [g, g_entropy]
-        if index is not None and row_mask is not None:
+        if row_mask is not None:
             kept, z, index = _without_masked(x, index, row_mask)
-            gradients = [None if t is None else torch.where(kept, t, 0.0) for t in gradients]
-        z = composite.upcast(z) * (factor if scale is None else factor * scale.unsqueeze(-1))
+            gradients = [None if t is None else _zero_unless(kept, t) for t in gradients]
+        z = composite.modified_elements(z, modifiers) * (
+            factor if scale is None else factor * scale.unsqueeze(-1)
+        )
         results = composite.token_logprobs(z, index, g_entropy is not None)
         pairs = [(r, v) for r, v in zip(results, gradients, strict=True) if v is not None]
         outputs, arrived = zip(*pairs, strict=True)

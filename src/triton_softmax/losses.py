@@ -200,15 +200,16 @@ def cross_entropy(
             loss, lse = differentiable_losses(input, scalars, options, plain, in_place)
         else:
             loss, lse = composite.cross_entropy(input, target, weight, options)
-        loss = reduced(loss, options)
-        if reduction == "mean" and not lse.numel():
-            loss = loss / 0.0  # NaN, the mean of nothing
+        loss = reduced(loss, options, lse.numel())
     return (loss, lse.detach()) if return_lse else loss
 
 
-def reduced(losses: Tensor, options: LossOptions) -> Tensor:
-    """Return the losses of rows, or their sum, in the dtype of the loss."""
+def reduced(losses: Tensor, options: LossOptions, n_rows: Any = 1) -> Tensor:
+    """Return the losses of rows, or their sum, in the dtype of the loss; NaN as the mean of none,
+    of which a compiled program learns when it runs."""
     loss = losses if options.reduction == "none" else losses.sum()
+    if options.reduction == "mean" and (torch.compiler.is_compiling() or not n_rows):
+        loss = loss + loss.new_zeros(()) / n_rows
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 

@@ -192,6 +192,23 @@ class Operator:
             _library.impl(self.overload, rule, "Autograd")
 
 
+def _unless_empty(kernel: Callable[..., Any], shape: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return an operator's kernel that launches nothing where the first input has no elements, of
+    which a compiled program learns as late as this if data decide its size; and its shape."""
+
+    def run(*args, **further):
+        given = args[0]
+        x = given[0] if isinstance(given, list) else given
+        if x.numel():
+            return kernel(*args, **further)
+        results = shape(*args, **further)
+        for each in results:
+            each.zero_()
+        return results
+
+    return run, shape
+
+
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return a fake tensor with one scalar per row."""
     shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
@@ -493,8 +510,7 @@ def _modified_composite(x, *args):
 modified_softmax = Operator(
     f"modified_softmax(Tensor x, {_MODIFIERS}, bool log, int dim, ScalarType dtype, "
     "bool batch_invariant) -> (Tensor, Tensor)",
-    _modified_kernel,
-    _modified_shape,
+    *_unless_empty(_modified_kernel, _modified_shape),
     _modified_composite,
     _modified_with_first_derivative,
 )
@@ -571,15 +587,16 @@ _ROWS = (
 )
 rows = Operator(
     f"rows(Tensor[] elements, {_ROWS} -> Tensor[]",
-    lambda *args, **further: list(_rows_kernel(*args, **further)),
-    _rows_shape,
+    *_unless_empty(lambda *args, **further: list(_rows_kernel(*args, **further)), _rows_shape),
 )
 rows_in_place = Operator(
     f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS} -> (Tensor, Tensor)",
-    lambda x, elements, *args, **further: _rows_kernel(
-        (x, *elements), *args, in_place=True, **further
-    )[1:],
-    lambda x, elements, *args, **further: (*_rows_shape((x, *elements), *args, **further)[1:],),
+    *_unless_empty(
+        lambda x, elements, *args, **further: tuple(
+            _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
+        ),
+        lambda x, elements, *args, **further: (*_rows_shape((x, *elements), *args, **further)[1:],),
+    ),
 )
 """It writes the elements of the result over the first input, and returns two numbers for each row:
 PyTorch cannot trace an operator that writes and returns a list."""
@@ -609,7 +626,10 @@ finish_rows = Operator(
 )
 
 
-_TOKENS = "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor"
+_TOKENS = (
+    "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor, float before, "
+    "float? softcap"
+)
 
 
 def _token_rows_kernel(x, scale, token, *args):
@@ -625,15 +645,16 @@ def _token_rows_shape(x, scale, token, *_):
 
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
-    _token_rows_kernel,
-    _token_rows_shape,
+    *_unless_empty(_token_rows_kernel, _token_rows_shape),
 )
 token_gradient = Operator(
     f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
     "-> Tensor[]",
-    lambda *args: list(gradient_of_tokens(*args)),
-    lambda x, *args: [
-        torch.empty(x.shape, dtype=x.dtype, device=x.device),
-        *[_like_rows(x, x.dim() - 1)] * args[-1],
-    ],
+    *_unless_empty(
+        lambda *args: list(gradient_of_tokens(*args)),
+        lambda x, *args: [
+            torch.empty(x.shape, dtype=x.dtype, device=x.device),
+            *[_like_rows(x, x.dim() - 1)] * args[-1],
+        ],
+    ),
 )

@@ -281,6 +281,8 @@ def run_tokens(
     token: Tensor | None,
     mask: Tensor | None,
     factor: float,
+    before: float,
+    softcap: float | None,
     entropy: bool,
     invariant: Any,
     picked: Tensor | None = None,
@@ -288,17 +290,18 @@ def run_tokens(
     """The log-probability of one token per row, the entropy of the row, and what
     `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
-    The logits (…, C) are multiplied by `factor` and by the scale of their row. Scale, token and
-    mask are of rows (…), or None; without tokens the first result holds no values, without
-    `entropy` the second. If ranks have parts of the rows, `picked` is what each knows of logits;
-    their sum is returned last.
+    The logits (…, C) are multiplied by `before`, capped, and multiplied by `factor` and by the
+    scale of their row, both positive. Scale, token and mask are of rows (…), or None; without
+    tokens the first result holds no values, without `entropy` the second. If ranks have parts of
+    the rows, `picked` is what each knows of modified logits; their sum is returned last.
     """
     given = token, mask, scale
-    key = key_of((run_tokens, entropy, invariant), (x, *given))
+    key = key_of((run_tokens, before, softcap, entropy, invariant), (x, *given))
     tensors = (x,)
     for each in given:
         tensors += () if each is None else (each,)
-    has = Given(token is not None, mask is not None, scale is not None, entropy)
+    rows_given = token is not None, mask is not None, scale is not None
+    has = Given(*rows_given, entropy, before, softcap or 0.0)
     plan = plans.get(key) or plans.keep(key, _plan_tokens(has, tensors, invariant))
     return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
 
@@ -309,6 +312,8 @@ def gradient_of_tokens(
     token: Tensor | None,
     mask: Tensor | None,
     factor: float,
+    before: float,
+    softcap: float | None,
     saved: Tensor,
     g: Tensor,
     g_entropy: Tensor | None,
@@ -318,9 +323,11 @@ def gradient_of_tokens(
     """The gradient at the logits of `run_tokens`, from those at its results; and that at the scale
     of each row (…), if asked for. `out` is contiguous, and possibly the logits."""
     given = x, token, mask, scale, g, g_entropy, saved
-    key = key_of((gradient_of_tokens, of_scale, out is None or out.data_ptr() & 15), given)
+    head = gradient_of_tokens, before, softcap, of_scale, out is None or out.data_ptr() & 15
+    key = key_of(head, given)
     tensors = tuple([each for each in given if each is not None])
-    has = Given(token is not None, mask is not None, scale is not None, g_entropy is not None)
+    rows_given = token is not None, mask is not None, scale is not None
+    has = Given(*rows_given, g_entropy is not None, before, softcap or 0.0)
     plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
     found = plan(*tensors, out=out, number=factor)
     return (found[0], found[1].sum(-1)) if of_scale else (found,)

@@ -5,12 +5,27 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import hessian, jvp, vmap
 
 import probe
 from kernel_cases import DEVICE, PAIRS, pairs, quiet
 from kernel_cases import drawn as random
-from triton_softmax import LogSoftmax, Softmax, arguments, log_softmax, logsumexp, softmax
+from triton_softmax import (
+    CrossEntropyLoss,
+    LogSoftmax,
+    Softmax,
+    arguments,
+    cross_entropy,
+    entropy_from_logits,
+    linear_cross_entropy,
+    log_softmax,
+    logsumexp,
+    selective_log_softmax,
+    selective_log_softmax_and_entropy,
+    softmax,
+    token_logprobs,
+)
 
 pytestmark = quiet
 
@@ -227,3 +242,50 @@ def test_a_kernel_by_name_needs_the_interpreter(compiling):
         message = f"implementation='{name}' runs on the CPU in Triton's interpreter alone"
         with pytest.raises(RuntimeError, match=message):
             softmax(torch.ones(2, 2), implementation=name)
+
+
+# --- rows that data decide, under torch.compile ---------------------------------------------------
+
+X, MASK = random(6, 9), torch.tensor([True, False, True, True, False, True], device=DEVICE)
+CLASSES = torch.tensor([0, 8, 3, 3, -100, 1], device=DEVICE)
+TOKENS, WEIGHT = CLASSES.clamp(min=0), X[0].exp()
+BY_ROWS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "softmax": lambda x, m: softmax(x[m], 0),
+    "log_softmax": lambda x, m: log_softmax(x[m]),
+    "logsumexp": lambda x, m: logsumexp(x[m]),
+    "modifiers": lambda x, m: softmax(
+        x[m], scale=0.5, softcap=2.0, bias=x[m], where=(X > -1.0)[m], safe=True, sink=0.5
+    ),
+    "module": lambda x, m: CrossEntropyLoss(z_loss=0.1)(x[m], CLASSES[m]),
+    "losses of rows": lambda x, m: cross_entropy(x[m], CLASSES[m], reduction="none", softcap=2.0),
+    "smoothed": lambda x, m: cross_entropy(x[m], CLASSES[m], WEIGHT, label_smoothing=0.1),
+    "probabilities": lambda x, m: cross_entropy(x[m], X.softmax(1)[m]),
+    "layer": lambda x, m: linear_cross_entropy(
+        x[m], X, CLASSES[m].clamp(max=5), linear_bias=WEIGHT[:6]
+    ),
+    "layer, rows": lambda x, m: linear_cross_entropy(
+        x[m], X, CLASSES[m].clamp(max=5), reduction="none", chunk_size=2
+    ),
+    "tokens": lambda x, m: token_logprobs(
+        x[m], CLASSES[m], temperature=0.7, scale=0.5, softcap=2.0, row_mask=(CLASSES >= 0)[m]
+    ),
+    "several": lambda x, m: selective_log_softmax(x[m], torch.stack([TOKENS, TOKENS], 1)[m]),
+    "both": lambda x, m: selective_log_softmax_and_entropy(x[m], TOKENS[m], x[m][:, :1].exp())[1],
+    "entropy": lambda x, m: entropy_from_logits(x[m]),
+}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_rows_that_a_mask_keeps_compile_and_may_be_none(name):
+    """One program for any number of them: its size is no constant that a compiler guards."""
+    torch._dynamo.reset()
+    function, x = BY_ROWS[name], X.clone().requires_grad_()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(function, fullgraph=True, backend=counter)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for mask in (MASK, ~MASK, torch.zeros_like(MASK)):
+            got, want = compiled(x, mask), function(x, mask)
+            torch.testing.assert_close(got, want, equal_nan=True)
+            got, want = [torch.autograd.grad(each.sum(), x)[0] for each in (got, want)]
+            torch.testing.assert_close(got, want, equal_nan=True)
+    assert counter.frame_count == 1

@@ -7,6 +7,7 @@ import importlib.util
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -433,3 +434,13 @@ def test_workspace_is_zeroed_only_where_zeros_are_read(monkeypatch):
     assert Workspace(0, zeroed=False).reserve(device) == (None, 0)
     block, address = Workspace(20, zeroed=False).reserve(device)
     assert address == block.data_ptr() and len(block) == 20
+
+
+@pytest.mark.skipif(not arguments.INTERPRETED, reason="a GPU warns of nothing")
+def test_the_interpreter_warns_of_nothing():
+    rows = torch.tensor([[0.0, -torch.inf, 1e38], [torch.inf, torch.nan, 0.0]])
+    target = torch.tensor([0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        softmax(rows), token_logprobs(rows, target, return_entropy=True, softcap=2.0)
+        cross_entropy(rows.requires_grad_(), target, softcap=2.0).backward()

@@ -14,11 +14,13 @@ import probe
 from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
+    arguments,
     batch_invariant,
     composite,
     cross_entropy,
     distributed,
     entropy_from_logits,
+    linear,
     linear_cross_entropy,
     plan_losses,
     selective_log_softmax,
@@ -360,13 +362,84 @@ def test_a_warning_points_at_the_caller():
 
 
 def test_a_layer_makes_the_logits_of_all_rows_at_once_if_they_are_few(monkeypatch):
-    made, linear = [], functional.linear
-    monkeypatch.setattr(functional, "linear", lambda *a: made.append(len(a[0])) or linear(*a))
+    made, run = [], linear.run_losses
+    monkeypatch.setattr(linear, "run_losses", lambda *a: made.append(len(a[1])) or run(*a))
     x, target = logits(4, 3), torch.tensor([0, 3, 1, 1], device=DEVICE)
     for chunk_size, sizes in ((None, [4]), (3, [3, 1])):
         made.clear()
         linear_cross_entropy(x, logits(5, 3), target, reduction="none", chunk_size=chunk_size)
         assert made == sizes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
+    by_kernels, reduction, monkeypatch
+):
+    if not by_kernels:
+        if DEVICE != "cpu":
+            pytest.skip("a GPU has kernels")
+        monkeypatch.setattr(arguments, "INTERPRETED", False)
+    narrow = torch.bfloat16
+    x, layer, bias = [logits(*shape).detach().to(narrow) for shape in ((192, 16), (24, 16), (24,))]
+    target, factor = targets(192, classes=24), torch.linspace(0.5, 1.5, 192, device=DEVICE)
+
+    def gradients(function, *tensors, **given):
+        leaves = [t.clone().requires_grad_() for t in tensors]
+        loss = function(*leaves, reduction=reduction, **given)
+        return torch.autograd.grad((loss * factor if loss.dim() else loss).sum(), leaves)
+
+    def fused(x, layer, bias, **given):
+        return linear_cross_entropy(x, layer, target, linear_bias=bias, **given)
+
+    def unfused(x, layer, bias, **given):
+        return functional.cross_entropy(functional.linear(x, layer, bias), target, **given)
+
+    exact = gradients(unfused, x.double(), layer.double(), bias.double())
+
+    def errors(**given):
+        found = gradients(fused, x, layer, bias, **given)
+        assert {each.dtype for each in found} == {narrow}
+        return [
+            ((a.double() - b).norm() / b.norm()).item()
+            for a, b in zip(found[1:], exact[1:], strict=True)
+        ]
+
+    whole, cut = errors(), errors(chunk_size=4)
+    rounded = errors(chunk_size=4, accum_dtype=narrow)
+    for one, many in zip(whole, cut, strict=True):
+        assert many < 1.05 * one
+    assert rounded[0] > 1.05 * whole[0]
+    with pytest.raises(ValueError, match="accum_dtype must be one of"):
+        fused(x, layer, bias, accum_dtype=torch.float64)
+
+
+def test_a_layers_losses_of_rows_have_batched_gradients_and_no_second_one():
+    x, layer, target = logits(3, 4), logits(5, 4), targets(3, classes=5)
+    losses = linear_cross_entropy(x, layer, target, reduction="none", chunk_size=2)
+    wanted = functional.cross_entropy(x @ layer.T, target, reduction="none")
+    each = torch.eye(3, dtype=x.dtype, device=DEVICE)
+    options = {"is_grads_batched": True, "retain_graph": True}
+    torch.testing.assert_close(
+        torch.autograd.grad(losses, (x, layer), each, **options),
+        torch.autograd.grad(wanted, (x, layer), each, **options),
+    )
+    if DEVICE != "cpu" or arguments.INTERPRETED:
+        (first,) = torch.autograd.grad(losses.sum(), layer, create_graph=True)
+        with pytest.raises(RuntimeError, match="cannot differentiate it again"):
+            torch.autograd.grad(first.sum(), x)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_layers_bias_may_be_one_number(shape):
+    x, layer, target = logits(3, 4), logits(5, 4), targets(3, classes=5)
+    bias = torch.ones(shape, dtype=x.dtype, device=DEVICE).requires_grad_()
+    found = linear_cross_entropy(x, layer, target, linear_bias=bias, chunk_size=2)
+    wanted = functional.cross_entropy(x @ layer.T + bias, target)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, (layer, bias)), torch.autograd.grad(wanted, (layer, bias))
+    )
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])

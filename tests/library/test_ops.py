@@ -151,7 +151,8 @@ def test_opcheck(name, called):
 
 def test_an_operator_returns_no_memory_that_it_has_not_written():
     """It would differ from call to call, and `opcheck` would fail now and then."""
-    found, *_ = operators.token_rows.overload(random(3, 5), None, None, None, 1.0, True, False)
+    numbers = (1.0, 1.0, None, True, False)
+    found, *_ = operators.token_rows.overload(random(3, 5), None, None, None, *numbers)
     assert not found.numel()
 
 

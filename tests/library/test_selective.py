@@ -1,4 +1,5 @@
-"""`selective_log_softmax_and_entropy`, TRL's function: values, gradients, masks, errors.
+"""`selective_log_softmax_and_entropy`, TRL's function, and `token_logprobs` behind it: values,
+gradients, masks, temperature, scale and soft cap, several tokens a row, errors.
 
 Rows that are cut over ranks are in `distributed/test_ranks.py`.
 """
@@ -11,8 +12,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import probe
 from kernel_cases import DEVICE, drawn, quiet
 from triton_softmax import (
+    arguments,
     plan,
     plan_losses,
+    selective_log_softmax,
     selective_log_softmax_and_entropy,
     softmax,
     token_logprobs,
@@ -36,18 +39,23 @@ def masks(*shape: int, dtype: torch.dtype = torch.bool) -> Tensor:
 
 
 def reference(
-    logits: Tensor, index: Tensor, temperature: float = 1.0, row_mask: Tensor | None = None
+    logits: Tensor,
+    index: Tensor,
+    temperature: float | Tensor = 1.0,
+    row_mask: Tensor | None = None,
+    scale: float = 1.0,
+    softcap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Both in float64, by PyTorch's operators."""
-    if row_mask is not None:
-        kept = row_mask != 0
-        logits, index = logits.masked_fill(~kept.unsqueeze(-1), 0.0), index.where(kept, 0)
-    logs = (logits.double() / temperature).log_softmax(-1)
-    found = logs.gather(-1, index.long().unsqueeze(-1)).squeeze(-1)
+    columns = index.long() if index.dim() == logits.dim() else index.long().unsqueeze(-1)
+    kept = torch.ones_like(columns[..., 0], dtype=torch.bool) if row_mask is None else row_mask != 0
+    rows, columns = kept.unsqueeze(-1), columns.where(kept.unsqueeze(-1), 0)
+    z = logits.masked_fill(~rows, 0.0).double() * scale
+    z = z if softcap is None else softcap * torch.tanh(z / softcap)
+    logs = (z / temperature).log_softmax(-1)
+    found = logs.gather(-1, columns).where(rows, 0.0).view(index.shape)
     entropies = -(logs.exp() * logs.masked_fill(logs == -INF, 0.0)).sum(-1)
-    if row_mask is None:
-        return found, entropies
-    return found.where(kept, 0.0), entropies.where(kept, 0.0)
+    return found, entropies.where(kept, 0.0)
 
 
 def gradient_of(function, x: Tensor, *args, **options) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,7 +63,8 @@ def gradient_of(function, x: Tensor, *args, **options) -> tuple[Tensor, Tensor, 
     leaf = x.detach().requires_grad_()
     found, entropies = function(leaf, *args, **options)
     weights = torch.linspace(0.5, 1.5, found.numel(), device=x.device).view(found.shape)
-    total = (found * weights).sum() + (entropies * weights.cos()).sum()
+    of_rows = weights[..., 0] if found.dim() > entropies.dim() else weights
+    total = (found * weights).sum() + (entropies * of_rows.cos()).sum()
     (gradient,) = torch.autograd.grad(total, leaf)
     return found.detach(), entropies.detach(), gradient
 
@@ -186,6 +195,93 @@ def test_gradients_of_one_result_alone():
         torch.testing.assert_close(got, torch.autograd.grad(other.sum(), x, retain_graph=True))
 
 
+SCALINGS = {
+    "scale": {"scale": 0.3},
+    "negative scale": {"scale": -0.3},
+    "soft cap": {"softcap": 2.0},
+    "both": {"scale": 1.7, "softcap": 5.0},
+}
+
+
+@pytest.mark.parametrize("dtype", [F64, F32, BF16], ids=str)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scale_and_soft_cap(name, several, dtype):
+    """Before the temperature, in rows that are masked, cut at odd places or over ±∞."""
+    more, last = SCALINGS[name], (2,) * several
+    for shape in ((2, 3, 2056), (4, 33)):
+        x, rows = drawn(*shape, scale=3.0, dtype=dtype), shape[:-1]
+        index, mask = tokens(*rows, *last, classes=33), masks(*rows)
+        x[mask == 0], index[mask == 0] = NAN, -100
+        check(x, index, 0.7, row_mask=mask, **more)
+        by_rows = torch.linspace(0.5, 2.0, mask.numel(), device=DEVICE).view(*rows, 1)
+        check(x, index, by_rows.to(F64), row_mask=mask, **more)
+    x = drawn(2, 40, dtype=dtype)
+    x[:, 3], x[1, 5] = -INF, INF if "softcap" in more else 1.0
+    if name != "negative scale":
+        check(x, tokens(2, *last, classes=3), **more)
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scale_and_soft_cap_in_few_rows_that_are_cut(name, monkeypatch):
+    monkeypatch.setattr(plan_losses, "SHORTEST", 300)
+    monkeypatch.setattr(plan_losses, "LANES", 32)
+    probe.forget()
+    x = drawn(2, 2051, scale=3.0, dtype=F32)
+    with probe.launches() as ran:
+        check(x, tokens(2, classes=2051), 0.7, **SCALINGS[name])
+    assert ran == ["token_rows_kernel"] * 2 + ["token_gradient_kernel"]
+    probe.forget()
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scale_and_soft_cap_in_every_batch(name):
+    more = {**SCALINGS[name], "temperature": 0.7, "batch_invariant": True}
+    x, index = drawn(5, 1033, scale=3.0, dtype=F32).requires_grad_(), tokens(5, classes=1033)
+    results = []
+    for rows in (slice(None), slice(2, 3)):
+        found, entropies = selective_log_softmax_and_entropy(x[rows], index[rows], **more)
+        (gradient,) = torch.autograd.grad((found + entropies).sum(), x)
+        results.append((found[2 if rows == slice(None) else 0], gradient[2]))
+    assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scale_and_soft_cap_are_differentiated_again_and_compiled(name):
+    x, index = drawn(3, 6, dtype=F64).requires_grad_(), tokens(3, classes=6)
+
+    def both(x):
+        return selective_log_softmax_and_entropy(x, index, 0.8, masks(3), **SCALINGS[name])
+
+    assert torch.autograd.gradgradcheck(both, x)
+    total = lambda x: sum(each.sum() for each in both(x))  # noqa: E731
+    for of in (torch.func.grad, lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)):
+        got, want = of(total)(x), total(x)
+        if got.dim():
+            (want,) = torch.autograd.grad(want, x)
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
+def test_a_mask_of_rows_with_several_tokens(dtype):
+    x, mask = drawn(2, 5, 1032, scale=3.0, dtype=dtype), masks(2, 5)
+    index = tokens(2, 5, 3, classes=1032)
+    x[mask == 0], index[mask == 0] = NAN, -100
+    check(x, index, 0.7, row_mask=mask)
+    leaf = x.requires_grad_()
+    found = selective_log_softmax(leaf, index, 0.7, mask)
+    torch.testing.assert_close(found.double(), reference(x, index, 0.7, mask)[0])
+
+
+def test_a_temperature_that_is_not_positive_gives_nan_by_kernels_and_by_operators(monkeypatch):
+    x, index = drawn(3, 40, dtype=F32), tokens(3, classes=40)
+    each = torch.tensor([[-1.0], [0.0], [1.0]], device=DEVICE)
+    for interpreted in (arguments.INTERPRETED, False):
+        monkeypatch.setattr(arguments, "INTERPRETED", interpreted)
+        for results in selective_log_softmax_and_entropy(x, index, each):
+            assert results.isnan().tolist() == [True, True, False]
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_higher_derivatives(masked):
     both, mask = selective_log_softmax_and_entropy, masks(3) if masked else None
@@ -290,13 +386,12 @@ def test_no_rows():
 
 X, ROWS = torch.zeros(2, 3, device=DEVICE), torch.zeros(2, dtype=torch.int64, device=DEVICE)
 REFUSED = {
-    "index of too many": (ValueError, (X, ROWS[:, None])),
+    "index of too many": (ValueError, (X, ROWS[:, None, None])),
     "index of too few": (ValueError, (X, ROWS[:1])),
     "index of another shape": (ValueError, (X, ROWS[:1])),
     "mask of another shape": (ValueError, (X, ROWS, 1.0, ROWS[:1])),
     "no dimension": (ValueError, (X[0, 0], ROWS[0])),
-    "no classes": (ValueError, (X[:, :0], ROWS)),
-    "no rows and no classes": (ValueError, (X[:0, :0], ROWS[:0])),
+    "no classes": (IndexError, (X[:, :0], ROWS)),
     **{f"temperature {t}": (ValueError, (X, ROWS, t)) for t in (0.0, -1.0, INF, NAN)},
     "temperature in words": (TypeError, (X, ROWS, "1")),
     "integers": (TypeError, (X.long(), ROWS)),
@@ -309,6 +404,9 @@ REFUSED = {
     "no tensor": (TypeError, ([[0.0]], ROWS)),
     "index elsewhere": (RuntimeError, (X, ROWS.to("meta"))),
     "mask elsewhere": (RuntimeError, (X, ROWS, 1.0, ROWS.to("meta"))),
+    "scale in words": (TypeError, (X, ROWS, 1.0, None, {"scale": "1"})),
+    "infinite scale": (ValueError, (X, ROWS, 1.0, None, {"scale": INF})),
+    "no soft cap": (ValueError, (X, ROWS, 1.0, None, {"softcap": 0.0})),
 }
 
 
@@ -316,7 +414,7 @@ REFUSED = {
 def test_refused(name):
     error, args = REFUSED[name]
     with pytest.raises(error):
-        selective_log_softmax_and_entropy(*args)
+        selective_log_softmax_and_entropy(*args[:4], **dict(*args[4:]))
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="an assertion of the device")

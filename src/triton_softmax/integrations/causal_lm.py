@@ -31,13 +31,15 @@ def causal_lm_loss(
             label at the next; nothing is left for the last one to predict.
         vocab_size: C; by default that of the logits.
         num_items_in_batch: What the sum of the losses is divided by, such as the number of tokens
-            of all batches whose gradients accumulate. By default the mean over kept labels.
+            of all batches whose gradients accumulate: a number, or a tensor of any shape. By
+            default the mean over kept labels.
         ignore_index: Places with this label have neither loss nor gradient.
         shift_labels: The labels, already shifted, in place of `labels`.
         unused: Other keywords that transformers passes, which have no effect.
 
     Returns:
-        The loss, a float32 scalar. With nothing to predict a mean is NaN and a sum 0.
+        The loss, a float32 scalar, or in the shape of `num_items_in_batch`, as `nn.DataParallel`
+        passes it. With nothing to predict a mean is NaN and a sum 0.
 
     Raises:
         RuntimeError: The loss is differentiated twice where kernels computed it.
@@ -57,19 +59,24 @@ def causal_lm_loss(
         shifted = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)
         shift_labels = shifted[..., 1:]
     x = logits.reshape(-1, logits.shape[-1] if vocab_size is None else vocab_size)
-    n, each = num_items_in_batch, None
+    n, weight = num_items_in_batch, None
     if n is not None:
+        n = n.to(x.device) if isinstance(n, Tensor) else torch.full((), n, device=x.device)
+    if n is not None and n.numel() == 1:
         # As weights of classes, so that the kernel writes the gradient already divided: no pass
         # over it divides it later, and it is rounded once.
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        n = n.to(x.device) if isinstance(n, Tensor) else torch.full((), n, device=x.device)
-        each = n.detach().to(dtype).expand(x.shape[1]).reciprocal()
+        weight = n.detach().to(dtype).reshape(1).expand(x.shape[1]).reciprocal()
     loss = cross_entropy(
         x,
         shift_labels.reshape(-1).to(x.device),
-        each,
+        weight,
         ignore_index=ignore_index,
         reduction="mean" if n is None else "sum",
         loss_dtype=torch.float32,
     )
-    return loss if n is None else loss.reshape(n.shape)
+    if n is None:
+        return loss
+    if weight is None:  # several numbers: a loss divided by each
+        return loss / n
+    return loss.reshape(n.shape).to(torch.result_type(loss, n))

@@ -47,12 +47,13 @@ def _both(
     return found, entropy if entropy_requires_grad else entropy.detach()
 
 
-def _selective(logits: Tensor, index: Tensor, **options: Any) -> Tensor:
-    if index.dim() < logits.dim():
-        return _both(logits, index, **options)[0]
-    row_mask = options.pop("row_mask", None)
-    found = token_logprobs(logits, index, **options)
-    return found if row_mask is None else found.masked_fill(row_mask == 0, 0.0)
+def _selective(
+    logits: Tensor, index: Tensor, temperature: float = 1.0, row_mask: Any = None
+) -> Tensor:
+    kept = None if row_mask is None else row_mask != 0
+    if kept is None or kept.shape == logits.shape[:-1]:
+        return token_logprobs(logits, index, temperature=temperature, row_mask=kept)
+    return token_logprobs(logits, index, temperature=temperature).masked_fill(~kept, 0.0)
 
 
 def _entropy(logits: Tensor, chunk_size: int = 0) -> Tensor:

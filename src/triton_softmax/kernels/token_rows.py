@@ -7,7 +7,8 @@ kernels every tile has one maximum, and programs of one tile wait for it: over 8
 logits in bfloat16 that takes longer than reading them.
 
 The scale is part of the constant that turns exp into exp2, so it costs nothing. A sum over x
-instead of x − m would cancel for large logits. Rows that the mask leaves out are not read.
+instead of x − m would cancel for large logits. A soft cap changes each element before all of this.
+Rows that the mask leaves out are not read.
 """
 
 from typing import NamedTuple
@@ -16,18 +17,21 @@ import triton
 import triton.language as tl
 
 from .device.monoid import LOG2E, LOWEST
+from .device.softcap import softcap_derivative, softcapped
 from .device.summaries import is_column
 from .device.vectors import edge_of_row, multiple_of, round_up
 
 
 class Given(NamedTuple):
-    """Which tensors with a number for each row a call has, in this order after the logits, and
-    whether it asks for entropies."""
+    """Which tensors with a number for each row a call has, in this order after the logits; whether
+    it asks for entropies; and what changes each logit first."""
 
     token: bool
     mask: bool
     scale: bool
     entropy: bool
+    before: float = 1.0  # multiplies it
+    softcap: float = 0.0  # the cap after that; 0 is none
 
 
 class TokenRows(NamedTuple):
@@ -41,6 +45,16 @@ class TokenRows(NamedTuple):
     parts: int = 1  # lanes that merge the chunks of a row, a power of two
     publish: bool = True  # read a chunk; False in the second of two launches
     write: bool = True  # write the results of a row; False in the first of two launches
+
+
+@triton.jit
+def _modified(x, inside, GIVEN: tl.constexpr):
+    """Logits after the scale that comes first and the soft cap; then −∞ outside of the row."""
+    if GIVEN.before != 1.0:
+        x = tl.where(inside, x * GIVEN.before, float("-inf"))
+    if GIVEN.softcap > 0.0:
+        x = tl.where(inside, softcapped(x, GIVEN.softcap), float("-inf"))
+    return x
 
 
 @triton.jit
@@ -70,7 +84,7 @@ def _each_lane(block):
 
 @triton.jit
 def _summary_of_chunk(
-    x_ptr, begin, n_cols, first, chunk_cols, c, ENTROPY: tl.constexpr, HOW: tl.constexpr
+    x_ptr, begin, n_cols, first, chunk_cols, c, GIVEN: tl.constexpr, HOW: tl.constexpr
 ):
     """The summary of a row's columns from `first` on, at most chunk_cols, after the row's head; and
     of its edge, if they are the first."""
@@ -85,8 +99,9 @@ def _summary_of_chunk(
     if HOW.edges:
         cols, mask = edge_of_row(begin, tl.where(first == 0, n_cols, 0), V)
         edge = tl.load(x_ptr + begin + cols, mask=mask, other=float("-inf")).to(ACC)
+        edge = _modified(edge, mask, GIVEN)
         ones = tl.where(edge == float("-inf"), 0.0, edge - edge + 1.0)  # NaN of infinity and NaN
-        m_edge, d_edge, a_edge = _merged_lanes(edge, ones, ones * 0.0, c, ENTROPY)
+        m_edge, d_edge, a_edge = _merged_lanes(edge, ones, ones * 0.0, c, GIVEN.entropy)
         m, d = tl.where(lane == 0, m_edge, m), tl.where(lane == 0, d_edge, d)
         a = tl.where(lane == 0, a_edge, a)
     start = round_up(begin, V) + multiple_of(first, V)
@@ -97,17 +112,18 @@ def _summary_of_chunk(
     for at in tl.range(0, count, TILE, num_stages=HOW.stages):
         here = x_ptr + start + (at + within)
         x = tl.load(here, mask=at + within < count, other=float("-inf")).to(ACC)
+        x = _modified(x, at + within < count, GIVEN)
         x = tl.reshape(x, (STEPS, LANES, V))
         m_new = tl.maximum(m, tl.max(tl.max(x, axis=2), axis=0))
         distance = x - tl.where(m_new == float("-inf"), 0.0, m_new)[None, :, None]
         # eq: entropy-terms
         e = tl.exp2(distance * c)
         shift, factor = _moved(m, m_new, c)
-        if ENTROPY:
+        if GIVEN.entropy:
             a = factor * (a + d * shift) + _each_lane(e * tl.maximum(distance, LOWEST))
         d = factor * d + _each_lane(e)
         m = m_new
-    return _merged_lanes(m, d, a, c, ENTROPY)
+    return _merged_lanes(m, d, a, c, GIVEN.entropy)
 
 
 @triton.jit
@@ -118,7 +134,8 @@ def _place_of_row(strides, row, n_inner):
 
 @triton.jit
 def _kept_and_scale(in_ptrs, strides, row, n_inner, scale, GIVEN: tl.constexpr, ACC: tl.constexpr):
-    """Whether a row is kept, and its scale: `scale` times its own, if it has one."""
+    """Whether a row is kept, and its scale: `scale` times its own, if it has one; NaN unless that
+    is positive."""
     MASK: tl.constexpr = 1 + GIVEN.token
     SCALE: tl.constexpr = MASK + GIVEN.mask
     kept, scale = row >= 0, tl.full((), 1.0, ACC) * scale
@@ -126,7 +143,8 @@ def _kept_and_scale(in_ptrs, strides, row, n_inner, scale, GIVEN: tl.constexpr, 
         kept = tl.load(in_ptrs[MASK] + _place_of_row(strides[MASK], row, n_inner)) != 0
     if GIVEN.scale:
         place = in_ptrs[SCALE] + _place_of_row(strides[SCALE], row, n_inner)
-        scale *= tl.load(place).to(ACC)
+        own = tl.load(place).to(ACC)
+        scale *= tl.where(own > 0.0, own, float("nan"))
     return kept, scale
 
 
@@ -142,7 +160,7 @@ def token_rows_kernel(
         out_ptrs: log-probabilities; entropies; and m, log d and the entropy again, n_rows each.
             Those that are not asked for hold no values.
         words_ptr: workspace for m, d and a of chunks; unused with one launch.
-        scale: what multiplies the logits.
+        scale: what multiplies the logits last.
         strides: of each input the strides of the rows' two dimensions, of n_inner the last.
         n_inner: the size of the second.
         n_cols: number of classes.
@@ -163,9 +181,7 @@ def token_rows_kernel(
     if HOW.publish:
         there = tl.where(kept, n_cols, 0)
         first = (program % n_chunks).to(tl.int64) * chunk_cols
-        m, d, a = _summary_of_chunk(
-            in_ptrs[0], begin, there, first, chunk_cols, c, GIVEN.entropy, HOW
-        )
+        m, d, a = _summary_of_chunk(in_ptrs[0], begin, there, first, chunk_cols, c, GIVEN, HOW)
         if not HOW.write:
             words += 3 * program.to(tl.int64)
             tl.store(words, m)
@@ -187,6 +203,7 @@ def token_rows_kernel(
             right = kept & is_column(token, 0, n_cols)
             tl.device_assert(right | (kept == 0), "an index is out of range")
             picked = tl.load(in_ptrs[0] + begin + token, mask=right, other=0.0).to(ACC)
+            picked = _modified(picked, right, GIVEN)
             tl.store(out_ptrs[0] + row, tl.where(kept, (picked - m) * scale - log_d, 0.0))
         entropy = tl.where(kept, log_d - scale * (a / d), 0.0)
         tl.store(out_ptrs[1] + row, entropy)
@@ -225,7 +242,8 @@ def token_gradient_kernel(
     left = tl.minimum(n_cols - first, BLOCK).to(tl.int32)
     begin = multiple_of(_place_of_row(strides[0], row, n_inner), VECTOR) + first
     inside = lane < multiple_of(left, VECTOR)
-    x = tl.load(in_ptrs[0] + begin + lane, mask=inside & kept, other=0.0).to(ACC)
+    u = tl.load(in_ptrs[0] + begin + lane, mask=inside & kept, other=0.0).to(ACC)
+    x = _modified(u, inside & kept, GIVEN)
     # eq: entropy-gradient, log-probability-gradient
     log_y = (x - m) * scale - log_d
     factor = g
@@ -240,8 +258,14 @@ def token_gradient_kernel(
         token = tl.load(token_ptr, mask=kept, other=-1).to(tl.int64)
         dz += tl.where(lane == token - first, g, 0.0)
     dz = tl.where(kept, dz, 0.0)
+    dx = dz * scale
+    if GIVEN.softcap > 0.0:
+        slope = softcap_derivative(u * GIVEN.before, GIVEN.softcap)
+        dx = tl.where(dz == 0.0, 0.0, dx * slope)
+    if GIVEN.before != 1.0:
+        dx *= GIVEN.before
     out = out_ptrs[0] + multiple_of(row.to(tl.int64) * n_cols, VECTOR) + first + lane
-    tl.store(out, (dz * scale).to(out.dtype.element_ty), mask=inside)
+    tl.store(out, dx.to(out.dtype.element_ty), mask=inside)
     if len(out_ptrs) == 2:
         # The sum of dz over a row is 0, and x - m has the digits that x has lost.
         of_scale = tl.where(inside & (dz != 0.0), dz * (x - m), 0.0)

@@ -42,11 +42,17 @@ CONFIGS = {
     "gpt_oss": SHAPE | {"num_local_experts": 4, "num_experts_per_tok": 2},
 }
 ROUTED = ("mixtral", "gpt_oss")
+FALCON = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+LOSS_ALONE = {  # their softmax does not pass the interface, as docs/use/transformers.md says
+    "falcon": {each: SHAPE[each] for each in FALCON},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY},
+    "xglm": SHAPE | {"d_model": 32, "ffn_dim": 48, "num_layers": 2, "attention_heads": 4},
+}
 
 
 def small(name: str, attention: str = "eager", dtype: torch.dtype = torch.float32):
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(name, **CONFIGS[name])
+    config = transformers.AutoConfig.for_model(name, **(CONFIGS | LOSS_ALONE)[name])
     kind = transformers.AutoModelForCausalLM
     return kind.from_config(config, attn_implementation=attention, dtype=dtype).to(DEVICE)
 
@@ -98,6 +104,10 @@ GIVEN = [
     {"num_items_in_batch": 7},
     {"num_items_in_batch": torch.tensor(7)},
     {"num_items_in_batch": torch.tensor([7])},
+    {"num_items_in_batch": torch.tensor([[7]])},  # of a replica of DataParallel
+    {"num_items_in_batch": torch.tensor([[7], [5]])},
+    {"num_items_in_batch": torch.tensor([7.0, 5.0], dtype=torch.float64)},
+    {"num_items_in_batch": torch.tensor([], dtype=torch.int64)},
     {"ignore_index": 5},
     {"shift_labels": True},
     {"something": "else"},
@@ -124,7 +134,7 @@ def test_the_loss_is_that_of_transformers(given, dtype):
         given, labels = {"shift_labels": labels.to(DEVICE)}, None
     # Labels may lie on another device.
     ours, theirs = losses_of(x.to(DEVICE, dtype), labels, **given)
-    assert ours[0].dtype == torch.float32 and ours[1].dtype == dtype
+    assert ours[0].dtype == theirs[0].dtype and ours[1].dtype == dtype
     torch.testing.assert_close(ours[0], theirs[0])
     torch.testing.assert_close(ours[1], theirs[1])
 
@@ -174,6 +184,15 @@ def test_a_step_of_training_is_the_same_and_counted(name):
         assert handle.calls == {"cross_entropy": 1, "softmax": layers}
     assert_same_step(step(model), wanted, rtol=0, atol=0)
     assert sum(handle.calls.values()) == layers + 1
+
+
+@pytest.mark.parametrize("name", LOSS_ALONE)
+def test_a_softmax_beside_the_interface_stays_theirs(name):
+    model = small(name).eval()  # without dropout
+    wanted = step(model)
+    with patch_transformers() as handle:
+        assert_same_step(step(model), wanted)
+    assert handle.calls == {"cross_entropy": 1}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
