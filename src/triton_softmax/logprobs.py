@@ -102,8 +102,9 @@ def token_logprobs(
     Args:
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
-        temperature: Divides the logits first: a number, or a tensor of the logits' shape with 1 in
-            place of C, which gets a gradient.
+        temperature: Divides the logits first: a positive number, or a tensor, 0-d or of the logits'
+            shape with 1 in place of C, which gets a gradient. A row whose temperature in a tensor
+            is not positive is NaN.
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
         group, vocab_start, vocab_size: As for `cross_entropy`; the index counts all classes. In
@@ -138,7 +139,7 @@ def token_logprobs(
             raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         invariant = bool(batch_invariant or arguments.contexts)
         if tempered and not invariant:
-            logits, temperature = composite.upcast(logits) / temperature, 1.0
+            logits, temperature = composite.tempered(logits, temperature), 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
             inplace_backward, temperature, invariant,
@@ -262,12 +263,13 @@ def _of_tokens(
             of_all = getattr(batch_invariant, "total", logits.shape[-1])
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
-    if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
+    composed = not plain and (operators.by_composite() or type(logits).__name__ == "DTensor")
+    if on_cpu or logits.numel() == 0 or composed:
         x, kept = logits, None
         if index is not None and row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)
         if by_rows or temperature != 1.0:
-            x = composite.upcast(x) / temperature
+            x = composite.tempered(x, temperature)
         results = composite.token_logprobs(x, index, entropy)
         if kept is None:
             return results
@@ -349,7 +351,8 @@ class _Tokens(Function):
         arrived = [each for each in (g, g_entropy) if each is not None]
         if not arrived:
             return None, None, *nothing
-        if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
+        again, plain = torch.is_grad_enabled(), nobody_watches(*arrived, *ctx.saved_tensors)
+        if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):
                 raise RuntimeError("logits of several ranks have first derivatives only")
@@ -363,7 +366,7 @@ class _Tokens(Function):
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach()
         given = (x, scale, None if several or each is None else index, row_mask)
-        if nobody_watches(*arrived):
+        if plain:
             out = x if in_place else None
             dx, *more = gradient_of_tokens(*given, factor, saved, g, g_entropy, of_scale, out)
         else:

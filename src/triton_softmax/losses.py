@@ -261,13 +261,14 @@ class _Planned(_CrossEntropy):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
     needed again; then a factor of 1 costs no pass over it."""
-    if not nobody_watches(g) or keeps_graph():
+    if not nobody_watches(dx, g) or keeps_graph():
         return _product(dx, g, dim)
     scale_rows(dx, g, dim)
     return dx
 
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
+    g = g.to_dense()  # a sparse factor that is broadcast gives wrong products in PyTorch
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 

@@ -22,7 +22,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
 from . import composite, inductor, plan_losses
-from .arguments import Modifiers, check_arguments, check_dim
+from .arguments import Modifiers, check_arguments, check_dense, check_dim
 from .composite import accumulator
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
@@ -47,9 +47,13 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-def nobody_watches(*tensors: Tensor) -> bool:
-    """Return whether a call on these tensors is plain eager PyTorch, so it can skip the
-    dispatcher."""
+def nobody_watches(*tensors: Tensor | None) -> bool:
+    """Return whether a call on these tensors is plain eager PyTorch, so it can skip the dispatcher.
+
+    This is the gate before every address that is taken without the dispatcher, which asks about
+    all tensors of a launch: those that a backward pass has saved as well, since they may be of
+    another kind than the incoming gradient. Those of an operator's kernel have passed PyTorch's
+    dispatcher, and `Operator`."""
     if (
         not AVAILABLE
         or is_dynamo_compiling()
@@ -62,14 +66,15 @@ def nobody_watches(*tensors: Tensor) -> bool:
     ):
         return False
     for t in tensors:
-        if (
+        if t is not None and (
             (type(t) is not Tensor and type(t) is not Parameter)
             # A wrapper, such as the one `torch.autograd.grad(..., is_grads_batched=True)` passes.
             or not _has_storage(t)
-            or t.is_meta
             or t.is_nested
             # A lazily negated view (the imaginary part of a conjugate) has no sign in its memory.
             or t.is_neg()
+            # A tensor that is known to be zero has elements, and no memory.
+            or (not t.data_ptr() and (t.is_meta or t.numel()))
         ):
             return False
     return True
@@ -175,7 +180,18 @@ class Operator:
     ):
         _library.define(schema)
         self.overload = getattr(_operators, schema.partition("(")[0]).default
-        _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
+        names = [each.name for each in self.overload._schema.arguments]
+
+        def on_dense(*args, **further):
+            # PyTorch's dispatcher has unwrapped, negated and filled tensors that are not plain, but
+            # it also lets in those whose layout has no strides.
+            for name, given in zip(names, args):
+                for t in given if isinstance(given, (list, tuple)) else [given]:
+                    if isinstance(t, Tensor):
+                        check_dense(t, name)
+            return kernel(*args, **further)
+
+        _library.impl(self.overload, on_dense, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
             # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
@@ -322,7 +338,7 @@ class FirstDerivative(Function):
             return None, None
         (saved,) = ctx.saved_tensors
         vjp, dim, dtype, kernel, invariant = ctx.arguments
-        if torch.is_grad_enabled() or not nobody_watches(dy):
+        if torch.is_grad_enabled() or not nobody_watches(dy, saved):
             # A second derivative, a batched gradient, ...
             return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
         inputs = saved, dy
@@ -445,7 +461,7 @@ class ModifiedDerivative(Function):
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain, again = nobody_watches(dy), torch.is_grad_enabled()
+        plain, again = nobody_watches(dy, y, x, scale, where), torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
             dx, dz, dscale, total = composite.modified_softmax_backward(
@@ -593,7 +609,7 @@ def finish(
 ) -> Tensor:
     """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
     operator if the call is not plain."""
-    if not nobody_watches(inputs[0]):
+    if not nobody_watches(*inputs, *numbers):
         result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
         return result if out is None or is_dynamo_compiling() else out.copy_(result)
     return plan_losses.finish(op, inputs, numbers, dtype, out)
