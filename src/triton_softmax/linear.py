@@ -82,7 +82,12 @@ def linear_cross_entropy(
         ]
         loss_dtype = torch.float32
     arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
-    ignore_index = -(2**31) if ignore_index is None else ignore_index
+    if ignore_index is None:
+        ignore_index = -(2**31)
+    ignore_index = arguments.check_int(ignore_index, "ignore_index")
+    label_smoothing, z_loss, softcap, scale = arguments.check_loss_numbers(
+        label_smoothing, z_loss, softcap, scale
+    )
     options = LossOptions(
         1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
         softcap, arguments.contexts > 0,
@@ -92,7 +97,7 @@ def linear_cross_entropy(
         flat = flat.long()
     no_logits = linear_weight.detach()[:, :0].T
     arguments.check_loss(no_logits, flat[:0], weight, options)
-    options, traced = options._replace(scale=float(scale)), torch.compiler.is_compiling()
+    traced = torch.compiler.is_compiling()
     if flat.device.type == "cpu" and readable(flat):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)

@@ -238,6 +238,8 @@ def _of_tokens(
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
+    if not by_rows and type(temperature) is not float:
+        temperature = arguments.check_number(temperature, "temperature", positive=True)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
         if each is not None:
@@ -248,7 +250,7 @@ def _of_tokens(
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
     # A number is no part of the key: it may change every step.
-    right = by_rows or (type(temperature) in (int, float) and 0 < temperature < math.inf)
+    right = by_rows or 0 < temperature < math.inf
     if key is None or not right or key not in checked:
         if one:
             arguments.check_one_token(logits, index, row_mask)

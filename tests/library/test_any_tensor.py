@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -203,3 +204,49 @@ def test_any_tensor(name, kind):
     found += [judge(name, argument, "plain", stage) for stage in ("forward", "saved")]
     wrong = [each for each in found if each]
     assert not wrong, "\n".join(wrong)
+
+
+NUMBERS: dict[str, Callable[[float], Any]] = {
+    "int": int,
+    "float32": np.float32,
+    "float64": np.float64,
+    "int64": np.int64,
+    "array": np.array,
+    "0-d": torch.tensor,
+    "0-d int": lambda value: torch.tensor(int(value)),
+}
+TAKES = {
+    ours.softmax: ("scale", "softcap", "sink"),
+    ours.log_softmax: ("scale", "softcap", "sink"),
+    ours.cross_entropy: ("label_smoothing", "z_loss", "softcap", "scale", "ignore_index"),
+    ours.linear_cross_entropy: ("label_smoothing", "z_loss", "softcap", "scale", "ignore_index"),
+    ours.token_logprobs: ("temperature",),
+    ours.selective_log_softmax_and_entropy: ("temperature",),
+}
+
+
+@pytest.mark.parametrize("form", NUMBERS)
+@pytest.mark.parametrize(
+    "function, parameter", [(f, p) for f, names in TAKES.items() for p in names]
+)
+def test_any_number(function, parameter, form):
+    """A number of NumPy, or in a tensor, is a number; the second call finds what the first left."""
+    tensors = FUNCTIONS["linear"][2] if function is ours.linear_cross_entropy else {}
+    given = list(tensors.values())[:3] if tensors else [X, CLASSES]
+    given = [X] if function in (ours.softmax, ours.log_softmax) else given
+    number = NUMBERS[form](1.0)
+    if isinstance(number, Tensor) and parameter in ("scale", "sink", "temperature"):
+        if not number.is_floating_point():
+            return  # where a tensor may be given, it holds floats
+        number = number.to(DEVICE)
+    if parameter == "ignore_index" and form in ("float32", "float64", "0-d", "array"):
+        return
+    for _ in range(2):
+        found = function(*given, **{parameter: number})
+        want = function(*given, **{parameter: 1 if parameter == "ignore_index" else 1.0})
+        torch.testing.assert_close(found, want)
+
+
+def test_a_number_that_requires_a_gradient_is_none():
+    with pytest.raises(TypeError, match="z_loss must be a number"):
+        ours.cross_entropy(X, CLASSES, z_loss=torch.tensor(0.1, requires_grad=True))
