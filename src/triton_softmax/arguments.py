@@ -289,8 +289,8 @@ def check_number(value: Any, name: str, positive: bool = False, finite: bool = T
     """Return a number (of Python or NumPy, or in a 0-d tensor without a gradient) as a float. Raise
     a TypeError if it is none, and a ValueError if it is not `finite`, or not `positive`, but has to
     be."""
-    if getattr(value, "ndim", None) == 0 and not getattr(value, "requires_grad", False):
-        value = value.item()
+    if not isinstance(value, (int, float)) and getattr(value, "ndim", None) == 0:
+        value = value if getattr(value, "requires_grad", False) else value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         or_none = " or None" if name == "softcap" else ""
         raise TypeError(f"{name} must be a number{or_none}, not {type(value).__name__}")

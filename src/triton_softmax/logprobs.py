@@ -238,7 +238,7 @@ def _of_tokens(
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
-    if not by_rows and type(temperature) is not float:
+    if not by_rows and not isinstance(temperature, float):
         temperature = arguments.check_number(temperature, "temperature", positive=True)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
