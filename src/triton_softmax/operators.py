@@ -35,7 +35,6 @@ try:
     from torch._C import (
         _are_functorch_transforms_active,
         _get_tracing_state,
-        _has_storage,
         _is_any_autocast_enabled,
         _len_torch_dispatch_stack,
         _len_torch_function_stack,
@@ -65,18 +64,21 @@ def nobody_watches(*tensors: Tensor | None) -> bool:
         or _get_tracing_state() is not None
     ):
         return False
-    for t in tensors:
-        if t is not None and (
-            (type(t) is not Tensor and type(t) is not Parameter)
-            # A wrapper, such as the one `torch.autograd.grad(..., is_grads_batched=True)` passes.
-            or not _has_storage(t)
-            or t.is_nested
-            # A lazily negated view (the imaginary part of a conjugate) has no sign in its memory.
-            or t.is_neg()
-            # A tensor that is known to be zero has elements, and no memory.
-            or (not t.data_ptr() and (t.is_meta or t.numel()))
-        ):
-            return False
+    try:
+        for t in tensors:
+            if t is not None and (
+                (type(t) is not Tensor and type(t) is not Parameter)
+                or t.is_nested
+                # A lazily negated view (the imaginary part of a conjugate) has no sign in memory.
+                or t.is_neg()
+                # A tensor that is known to be zero has elements, and no memory.
+                or (not t.data_ptr() and (t.is_meta or t.numel()))
+            ):
+                return False
+    except RuntimeError:
+        # It has no storage: it is sparse, or a wrapper, such as the one that
+        # `torch.autograd.grad(..., is_grads_batched=True)` passes.
+        return False
     return True
 
 
