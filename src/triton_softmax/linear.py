@@ -20,7 +20,7 @@ from . import arguments, composite
 from .arguments import LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
-from .operators import by_composite, nobody_watches, readable, version_of
+from .operators import by_composite, is_given, nobody_watches, readable, version_of
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products."""
@@ -127,7 +127,7 @@ class _LinearCrossEntropy(Function):
         dx = x.new_empty(x.shape) if wanted[0] else None
         dw = linear_weight.new_zeros(linear_weight.shape) if wanted[1] else None
         db = torch.zeros_like(bias) if bias is not None and wanted[2] else None
-        plain = nobody_watches(buffer, *scalars)
+        plain = nobody_watches(buffer, *filter(is_given, scalars))
         losses = []
         for start in range(0, len(x), n):
             chunk = x[start : start + n]

@@ -16,7 +16,7 @@ from torch.overrides import has_torch_function_variadic
 
 from . import arguments, composite, distributed, operators
 from .launch import checked
-from .operators import is_batched, nobody_watches
+from .operators import is_batched, is_given, nobody_watches
 from .plan_losses import gradient_of_tokens, run_tokens
 
 
@@ -353,7 +353,8 @@ class _Tokens(Function):
         arrived = [each for each in (g, g_entropy) if each is not None]
         if not arrived:
             return None, None, *nothing
-        again, plain = torch.is_grad_enabled(), nobody_watches(*arrived, *ctx.saved_tensors)
+        again = torch.is_grad_enabled()
+        plain = nobody_watches(*arrived, *filter(is_given, ctx.saved_tensors))
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):

@@ -10,8 +10,10 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
+import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,7 +48,11 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-def nobody_watches(*tensors: Tensor | None) -> bool:
+is_given = partial(operator.is_not, None)
+"""Whether an optional tensor is there."""
+
+
+def nobody_watches(*tensors: Tensor) -> bool:
     """Return whether a call on these tensors is plain eager PyTorch, so it can skip the dispatcher.
 
     This is the gate before every address that is taken without the dispatcher, which asks about
@@ -66,7 +72,7 @@ def nobody_watches(*tensors: Tensor | None) -> bool:
         return False
     try:
         for t in tensors:
-            if t is not None and (
+            if (
                 (type(t) is not Tensor and type(t) is not Parameter)
                 or t.is_nested
                 # A lazily negated view (the imaginary part of a conjugate) has no sign in memory.
@@ -463,7 +469,8 @@ class ModifiedDerivative(Function):
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain, again = nobody_watches(dy, y, x, scale, where), torch.is_grad_enabled()
+        plain = nobody_watches(dy, *filter(is_given, ctx.saved_tensors))
+        again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
             dx, dz, dscale, total = composite.modified_softmax_backward(
