@@ -128,7 +128,13 @@ def readable(t: Tensor) -> bool:
 def is_batched(t: Tensor) -> bool:
     """Return whether a tensor stands for several, as an incoming gradient does in
     `torch.autograd.grad(..., is_grads_batched=True)`: it has no memory of its own."""
-    return not is_dynamo_compiling() and not torch._C._has_storage(t)
+    if is_dynamo_compiling():
+        return False
+    try:
+        t.untyped_storage()
+    except NotImplementedError:
+        return True
+    return False
 
 
 def version_of(t: Tensor) -> int:
