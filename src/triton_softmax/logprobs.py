@@ -153,7 +153,9 @@ def token_logprobs(
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
         if type(logits) is not Tensor:
             arguments.check_dense(logits, "the input")
-        scale, softcap = arguments.check_scaling(scale, softcap)
+        modified = type(scale) is not float or scale != 1.0 or softcap is not None
+        if modified:
+            scale, softcap = arguments.check_scaling(scale, softcap)
         tempered = type(temperature) not in (int, float) or temperature != 1.0
         if tempered:
             arguments.check_temperature(temperature, logits)
@@ -164,9 +166,9 @@ def token_logprobs(
             arguments.check_row_mask(logits, index, row_mask)
             kept, logits, index = _without_masked(logits, index, row_mask)
         invariant, function = bool(batch_invariant or arguments.contexts), token_logprobs
-        if invariant:
+        if invariant and modified:
             function = partial(token_logprobs, scale=scale, softcap=softcap)
-        elif tempered or scale != 1.0 or softcap is not None:
+        elif not invariant and (tempered or modified):
             logits = composite.modified_elements(logits, Modifiers(scale, softcap))
             logits, temperature = composite.tempered(logits, temperature), 1.0
         found, entropy = distributed.token_logprobs(
