@@ -231,7 +231,7 @@ def _of_tokens(
     entropy: bool,
     in_place: bool,
     batch_invariant: bool,
-    temperature: float | Tensor = 1.0,
+    temperature: Any = 1.0,
     one: bool = False,
     row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-is_given = partial(operator.is_not, None)
+is_given: Any = partial(operator.is_not, None)
 """Whether an optional tensor is there."""
 
 
