@@ -510,18 +510,18 @@ def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
     check_match(row_mask.shape == index.shape, "row_mask", row_mask, "logits", logits)
 
 
-def check_temperature(temperature: Any, logits: Tensor) -> None:
-    """Check a temperature: a positive number, or a floating-point tensor with one number in all or
-    per row. See `token_logprobs` for the errors."""
+def check_temperature(temperature: Any, logits: Tensor) -> Any:
+    """Return a temperature: a positive number, as a float; or a floating-point tensor with one
+    number in all or per row. See `token_logprobs` for the errors."""
     if not isinstance(temperature, Tensor):
-        check_number(temperature, "temperature", positive=True)
-        return
+        return check_number(temperature, "temperature", positive=True)
     check_operands(logits, temperature=temperature)
     if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
     shape = (*logits.shape[:-1], 1)
     if temperature.shape not in ((), shape):
         raise ValueError(f"temperature must have the shape {shape}, not {tuple(temperature.shape)}")
+    return temperature
 
 
 # Rows sharded over several devices.

@@ -239,7 +239,7 @@ def _of_tokens(
     requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
     if not by_rows and not isinstance(temperature, float):
-        temperature = arguments.check_number(temperature, "temperature", positive=True)
+        temperature = arguments.check_temperature(temperature, logits)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
         if each is not None:
