@@ -231,15 +231,18 @@ def _of_tokens(
     entropy: bool,
     in_place: bool,
     batch_invariant: bool,
-    temperature: Any = 1.0,
+    temperature: float | Tensor = 1.0,
     one: bool = False,
     row_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
     by_rows = isinstance(temperature, Tensor)
-    if not by_rows and not isinstance(temperature, float):
-        temperature = arguments.check_temperature(temperature, logits)
+    if not (by_rows or isinstance(temperature, float)):
+        return _of_tokens(
+            logits, index, entropy, in_place, batch_invariant,
+            arguments.check_temperature(temperature, logits), one, row_mask,
+        )  # fmt: skip
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
         if each is not None:
