@@ -349,7 +349,7 @@ class _Tokens(Function):
     @staticmethod
     def backward(ctx, g, g_entropy):
         nothing = (None,) * 7
-        x, scale, index, row_mask, saved = ctx.saved_tensors
+        x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, entropy, invariant, _ = ctx.options
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
@@ -357,7 +357,7 @@ class _Tokens(Function):
         if not arrived:
             return None, None, *nothing
         again = torch.is_grad_enabled()
-        plain = nobody_watches(*arrived, *filter(is_given, ctx.saved_tensors))
+        plain = nobody_watches(*arrived, *filter(is_given, tensors))
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):
