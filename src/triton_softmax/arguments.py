@@ -540,18 +540,18 @@ def check_scaling(scale: Any, softcap: Any) -> tuple[float, float | None]:
     return check_number(scale, "scale"), check_softcap(softcap)
 
 
-def check_temperature(temperature: Any, logits: Tensor) -> None:
-    """Check a temperature: a positive number, or a floating-point tensor with one number in all or
-    per row. See `token_logprobs` for the errors."""
+def check_temperature(temperature: Any, logits: Tensor) -> Any:
+    """Return a temperature: a positive number, as a float; or a floating-point tensor with one
+    number in all or per row. See `token_logprobs` for the errors."""
     if not isinstance(temperature, Tensor):
-        check_number(temperature, "temperature", positive=True)
-        return
+        return check_number(temperature, "temperature", positive=True)
     check_operands(logits, temperature=temperature)
     if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
     shape = (*logits.shape[:-1], 1)
     if temperature.shape not in ((), shape):
         raise ValueError(f"temperature must have the shape {shape}, not {tuple(temperature.shape)}")
+    return temperature
 
 
 # Rows sharded over several devices.

@@ -254,7 +254,7 @@ def scalars_of_classes(
     kept = target != options.ignore_index
     classes = target.masked_fill(~kept, 0).long()
     # A negative one would mark a row, or count from the end: beyond all classes, reading it fails.
-    classes = torch.where(classes < 0, n_classes, classes)
+    classes = classes.masked_fill(classes < 0, n_classes)
     each = kept.to(dtype)
     factor = each if weight is None else weight.to(dtype)[classes] * each
     z_factor = options.z_loss * each
@@ -375,7 +375,8 @@ def cross_entropy(
 def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
     """Return logits divided by a temperature; NaN where it is not positive."""
     if isinstance(temperature, Tensor):
-        temperature = temperature + torch.where(temperature > 0.0, 0.0, math.nan)
+        zero = torch.zeros_like(temperature)
+        temperature = temperature + zero.masked_fill(~(temperature > 0.0), math.nan)
     return upcast(x) / temperature
 
 

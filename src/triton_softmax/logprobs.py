@@ -254,9 +254,9 @@ def _of_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested."""
+    if not isinstance(temperature, (Tensor, float)):
+        temperature = arguments.check_temperature(temperature, logits)
     by_rows = isinstance(temperature, Tensor)
-    if not by_rows and not isinstance(temperature, float):
-        temperature = arguments.check_number(temperature, "temperature", positive=True)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
         if each is not None:
@@ -377,7 +377,7 @@ class _Tokens(Function):
     @staticmethod
     def backward(ctx, g, g_entropy):
         nothing = (None,) * 9
-        x, scale, index, row_mask, saved = ctx.saved_tensors
+        x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, invariant, _ = ctx.options
         modifiers = Modifiers(before, softcap)
         g = None if index is None else g
@@ -386,7 +386,7 @@ class _Tokens(Function):
         if not arrived:
             return None, None, *nothing
         again = torch.is_grad_enabled()
-        plain = nobody_watches(*arrived, *filter(is_given, ctx.saved_tensors))
+        plain = nobody_watches(*arrived, *filter(is_given, tensors))
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):

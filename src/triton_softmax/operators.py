@@ -48,7 +48,7 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-is_given = partial(operator.is_not, None)
+is_given: Any = partial(operator.is_not, None)
 """Whether an optional tensor is there."""
 
 
@@ -482,7 +482,7 @@ class ModifiedDerivative(Function):
     def backward(ctx, dy, _):
         if dy is None:
             return (None,) * 5
-        y, x, scale, where, share = ctx.saved_tensors
+        y, x, scale, where, share = saved = ctx.saved_tensors
         factor, softcap, causal, safe = ctx.options
         log, dim, dtype, invariant = ctx.rest
         of_scale, of_bias, of_sink = ctx.wanted
@@ -492,7 +492,7 @@ class ModifiedDerivative(Function):
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain = nobody_watches(dy, *filter(is_given, ctx.saved_tensors))
+        plain = nobody_watches(dy, *filter(is_given, saved))
         again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.

@@ -52,7 +52,7 @@ class Wrapper(Tensor):
     """A tensor without memory of its own, as quantised weights are."""
 
     inner: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, inner: Tensor):
@@ -132,7 +132,7 @@ def answer(function: Callable[..., Any], given: dict[str, Tensor], stage: str, d
     found = [g for g in found if g is not None]
     if not second:
         return found
-    total = sum([(g * g).sum() for g in found])
+    total: Any = sum([(g * g).sum() for g in found])
     return [t for t in torch.autograd.grad(total, leaves, allow_unused=True) if t is not None]
 
 
@@ -251,4 +251,5 @@ def test_any_number(function, parameter, form):
 
 def test_a_number_that_requires_a_gradient_is_none():
     with pytest.raises(TypeError, match="z_loss must be a number"):
-        ours.cross_entropy(X, CLASSES, z_loss=torch.tensor(0.1, requires_grad=True))
+        number: Any = torch.tensor(0.1, requires_grad=True)
+        ours.cross_entropy(X, CLASSES, z_loss=number)
