@@ -8,6 +8,7 @@ import torch
 
 from site_build import ROOT
 from softmax_site import equations
+from softmax_tutorial import single_block, two_loops
 from triton_softmax import IMPLEMENTATIONS, Softmax
 
 PAGE = (ROOT / "docs/reference/sources.md").read_text("utf8")
@@ -76,15 +77,48 @@ def test_each_reference_is_cited_on_a_page():
         assert f"references.md#{name}" in pages, f"no page cites {name}"
 
 
-@pytest.mark.parametrize("implementation", [None, *IMPLEMENTATIONS])
-def test_the_check_of_the_article(implementation):
-    """Forward against torch, and backward through a cross-entropy of the output."""
+class OfRung(torch.autograd.Function):
+    """A kernel of the tutorial as the article wraps its own: the output is kept."""
+
+    @staticmethod
+    def forward(ctx, x, rung):
+        y = rung.softmax_forward(x)
+        ctx.save_for_backward(y)
+        ctx.rung = rung
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.rung.softmax_backward(*ctx.saved_tensors, dy), None
+
+
+RUNGS = {rung.__name__.rpartition(".")[2]: rung for rung in (single_block, two_loops)}
+
+
+@pytest.mark.parametrize("kernel", [None, *IMPLEMENTATIONS, *(f"rung {name}" for name in RUNGS)])
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_the_check_of_the_article(kernel, one_hot):
+    """Forward against torch, and backward through a cross-entropy of the output, whose targets are
+    indices of any class or, as in the article, one-hot rows of the first three."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n_rows = 256 if device == "cuda" else 16
     x = torch.randn(n_rows, 512, device=device, requires_grad=True)
-    target = torch.randint(512, (n_rows,), device=device)
+    target = torch.randint(3 if one_hot else 512, (n_rows,), device=device)
+    if one_hot:
+        target = torch.nn.functional.one_hot(target, 512).float()
+    ours = Softmax(dim=1, implementation=kernel) if kernel in (None, *IMPLEMENTATIONS) else None
     found = []
-    for module in (torch.nn.Softmax(dim=1), Softmax(dim=1, implementation=implementation)):
-        y = module(x)
+    for softmax in (
+        torch.nn.Softmax(dim=1),
+        ours or (lambda x: OfRung.apply(x, RUNGS[kernel.removeprefix("rung ")])),
+    ):
+        y = softmax(x)
         found.append((y, *torch.autograd.grad(torch.nn.CrossEntropyLoss()(y, target), x)))
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+def test_a_reader_can_look_up_what_is_corrected(letter):
+    """Each text is linked where it is taken up, outside this site."""
+    section = PAGE.split(f"\n## {letter}. ")[1].split("\n## ")[0].split("??? example")[0]
+    assert re.search(r"\]\(https://[^)]+\)", section)
