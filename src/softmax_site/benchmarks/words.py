@@ -16,7 +16,7 @@ SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 
 def signs(rival: str) -> str:
     """What the signs of a table say, whose rule is on the page of the method."""
-    return f'▲ ahead of {rival}, = <a href="/benchmarks/method/#level">level</a>, ▼ behind'
+    return f"▲ ahead of {rival}, = level, ▼ behind"
 
 
 ELSEWHERE = {
