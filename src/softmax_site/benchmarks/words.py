@@ -69,6 +69,11 @@ def marked(state: str, text: str) -> str:
     return f'<span class="{state}">{SIGNS[state]} {text}</span>'
 
 
+def missed(text: str) -> str:
+    """What is not as it should be, whoever else is faster or slower, as HTML."""
+    return f'<span class="behind">✗ {text}</span>'
+
+
 def side(factor: float) -> str:
     """On which side of one a ratio is whose turns were not kept.
 
