@@ -266,6 +266,17 @@ def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
         assert states.total() == 0 or re.search(rf">{label}</t[hd]>\s*{said}", text), (name, states)
 
 
+def test_a_sign_has_one_meaning():
+    """▲ and ▼ say who is ahead. The page of the method explains them, in Python one function does,
+    and a page that has them beside numbers names whom ours stands beside."""
+    for path in (ROOT / "src/softmax_site").rglob("*.py"):
+        assert "▲" not in path.read_text("utf8") or path.name == "words.py", path
+    for path in (ROOT / "docs").rglob("*.md"):
+        for line in path.read_text("utf8").splitlines():
+            if re.search("[▲▼]", line) and path.name != "method.md":
+                assert re.search(r"▲ ahead of \w+, = \[level\]\(.*\), ▼ behind", line), (path, line)
+
+
 def test_who_was_not_asked_is_not_beaten_in_silence(published):
     """A page that counts wins over cases in which a library has no right answer names those that
     have, or shows what became of the cases of each."""
@@ -559,7 +570,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     (tmp_path / REASONS).write_text('{"compiles/*float16*": "made up to miss"}')
     there = rendered.measurements(tmp_path).fragments
     text = there["bench-targets"].text + there["targets-missed"].text
-    assert ">▼ 32 kernels<" in text and ">made up to miss<" in text
+    assert ">✗ 32 kernels<" in text and ">made up to miss<" in text
     assert "✗\N{NO-BREAK SPACE}4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
 
 
