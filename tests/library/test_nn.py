@@ -7,8 +7,7 @@ import pickle
 import pytest
 import torch
 
-from kernel_cases import DEVICE
-from triton_softmax import IMPLEMENTATIONS, LogSoftmax, Softmax
+from triton_softmax import LogSoftmax, Softmax
 
 PAIRS = [(Softmax, torch.nn.Softmax), (LogSoftmax, torch.nn.LogSoftmax)]
 modules = pytest.mark.parametrize("ours, theirs", PAIRS, ids=["softmax", "log_softmax"])
