@@ -10,6 +10,7 @@ Names, besides those of `benchmarks.views` and its neighbours:
 * `which-kernel`: the form that asks the planner, with its first answer; `which-kernel-usual`, a
   table of usual shapes;
 * `course-PAGE`: the exercises of a page below docs/practice; `exercises`, the list of all;
+* `take-home`: the file that a reader takes along; `take-home-shares`, how it stands;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -22,7 +23,15 @@ from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import corrections, kernel_map, modules, practice, source, templates
+from softmax_site import (
+    corrections,
+    kernel_map,
+    modules,
+    practice,
+    source,
+    take_home,
+    templates,
+)
 from softmax_site.benchmarks import (
     attention,
     bookkeeping,
@@ -41,6 +50,7 @@ from softmax_site.which_kernel import page as which_kernel
 
 READ = (
     *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
+    take_home.TEMPLATE,
     f"docs/{which_kernel.PAGE}",
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
@@ -78,6 +88,8 @@ def load(root: Path) -> Rendered:
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
     if (root / which_kernel.LIBRARY).is_dir():
         out.add(which_kernel.render(root))
+    if (root / take_home.TEMPLATE).is_file():
+        out.add(take_home.render(root, load_data(root)))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
     return out
