@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import FileSystemBytecodeCache
 
 from softmax_playground import cells
-from softmax_site import glossary, listing, markdown, rendered, search, source
+from softmax_site import glossary, listing, markdown, on_your_gpu, rendered, search, source
 
 _nav: Any = None
 _terms: dict[str, glossary.Term] = {}
@@ -74,6 +74,8 @@ def on_files(files, config):
     for path, text in rendered.load(root).assets.items():
         files.append(file.generated(config, path, content=text))
     files.append(file.generated(config, cells.RUNTIME, content=cells.runtime(root)))
+    notebook = on_your_gpu.notebook(config.repo_url)
+    files.append(file.generated(config, on_your_gpu.DOWNLOAD, content=notebook))
     for path in listing.paths(root):
         files.append(file.generated(config, source.page_of(path), content=""))
     for old, new in config.extra["moved"].items():
@@ -90,8 +92,11 @@ def on_nav(nav, **_):
 
 
 def on_page_markdown(text, config, **_):
-    """Say how to install from where the repository is published."""
+    """Say how to install from where the repository is published, and link to Colab if it has the
+    notebook."""
     clone = "pip install .  # in a clone of the repository"
+    if address := on_your_gpu.colab(_root(config), config.repo_url):
+        text = text.replace("<!-- Colab -->", f"[Open it in Colab]({address}), or")
     return text.replace(clone, f"pip install git+{config.repo_url}") if config.repo_url else text
 
 

@@ -11,6 +11,7 @@ Names, besides those of `benchmarks.views` and its neighbours:
   table of usual shapes;
 * `course-PAGE`: the exercises of a page below docs/practice; `exercises`, the list of all;
 * `take-home`: the file that a reader takes along; `take-home-shares`, how it stands;
+* `on-your-gpu`: what `python -m softmax_tutorial` prints;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -27,6 +28,7 @@ from softmax_site import (
     corrections,
     kernel_map,
     modules,
+    on_your_gpu,
     practice,
     source,
     take_home,
@@ -72,6 +74,7 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= ranks.fragments(root) | attention.fragments(root)
     out.fragments |= bookkeeping.fragments(root, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
+    out.fragments["on-your-gpu"] = on_your_gpu.expected(data)
     return out
 
 
