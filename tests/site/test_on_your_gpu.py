@@ -2,13 +2,14 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
+from markdown import Markdown
 
 from site_build import ROOT, python
-from softmax_site import build, on_your_gpu
+from softmax_site import on_your_gpu
+from softmax_site.markdown import SiteExtension
 from softmax_tutorial import __main__ as command
 from softmax_tutorial import ladder_table
 
@@ -69,7 +70,7 @@ def test_the_page_shows_what_the_command_prints(site):
     page = (site / "use/on-your-gpu/index.html").read_text("utf8")
     for name, label in ladder_table.LADDER.items():
         assert re.search(rf"{label} +{found[name]['us']['p50']:,.1f} ", page), label
-    assert "colab.research.google.com/github" not in page and "<!-- Colab" in page
+    assert "colab.research.google.com/github" not in page and "Upload notebook" in page
 
 
 def test_the_notebook_runs_the_command(site):
@@ -93,7 +94,7 @@ def test_colab_opens_what_the_repository_has(tmp_path):
     for other in (None, "https://github.com/another/softmax", "https://example.org/softmax"):
         assert on_your_gpu.colab(tmp_path, other) is None
     text = (ROOT / "docs" / on_your_gpu.PAGE).read_text("utf8")
-    for repository in (None, HUB):
-        config = SimpleNamespace(repo_url=repository, config_file_path=tmp_path / "mkdocs.yml")
-        page = build.on_page_markdown(text, config)
-        assert (f"[Open it in Colab]({address}), or" in page) == bool(repository)
+    for repository in ("", HUB):
+        given = {"root": str(tmp_path), "repository": repository}
+        page = Markdown(extensions=[SiteExtension(**given)]).convert(text[: text.index("## What")])
+        assert (f'<a href="{address}">Open it in Colab</a>, or' in page) == bool(repository)
