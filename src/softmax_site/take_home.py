@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from softmax_bench.report import by_case
 from softmax_bench.roster import CHOOSER
@@ -73,15 +74,15 @@ class Plain(ast.NodeTransformer):
             node.value = ast.Constant(0)
         return self.generic_visit(node)
 
-    def visit_BinOp(self, node):  # noqa: N802
-        node = self.generic_visit(node)
+    def visit_BinOp(self, node: Any):  # noqa: N802
+        self.generic_visit(node)
         text = ast.unparse(node)
         if text.endswith(" * 1 + tl.arange(0, 1)"):
             return node.left.left
         return node.right if text.startswith("(row < n_rows) & ") else node
 
-    def visit_Call(self, node):  # noqa: N802
-        node = self.generic_visit(node)
+    def visit_Call(self, node: Any):  # noqa: N802
+        self.generic_visit(node)
         called, text = node.func, ast.unparse(node)
         if text.endswith((".to(y_type)", ".element_ty)")):
             return called.value  # what is stored is rounded to the type of the pointer
@@ -95,7 +96,7 @@ class Plain(ast.NodeTransformer):
 
     def visit_Assign(self, node):  # noqa: N802
         """Nothing is set to itself."""
-        node = self.generic_visit(node)
+        self.generic_visit(node)
         return None if ast.unparse(node.targets[0]) == ast.unparse(node.value) else node
 
 

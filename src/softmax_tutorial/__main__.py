@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -35,7 +36,9 @@ NO_GPU = """There is no GPU here that PyTorch and Triton can use, so there is no
 def calls(x: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
     """Who is timed, by the names of `LADDER`."""
     y = torch.empty_like(x)
-    found = {name: lambda rung=rung: rung.softmax_forward(x) for name, rung in RUNGS.items()}
+    found: dict[str, Callable[[], torch.Tensor]] = {
+        name: partial(rung.softmax_forward, x) for name, rung in RUNGS.items()
+    }
     found["copy"] = lambda: y.copy_(x)
     found["split_rows"] = lambda: triton_softmax.softmax(x, implementation="split_rows")
     found["triton_softmax"] = lambda: triton_softmax.softmax(x)
