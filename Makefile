@@ -66,6 +66,6 @@ clean:
 	$(PIP) -r requirements-docs.txt
 	touch $@
 
-.venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt constraints.txt
-	$(PIP) -r requirements-test.txt
+.venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt requirements-all.txt constraints.txt
+	$(PIP) -r requirements-all.txt
 	touch $@ .venv/.docs

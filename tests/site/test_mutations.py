@@ -15,6 +15,8 @@ import pytest
 from mutate import copy_to
 from site_build import build, python
 
+pytest.importorskip("mkdocs")  # the tests that are run need it
+
 
 def replace(path: str, pattern: str, replacement: str) -> Callable[[Path], None]:
     """A mistake: the first match of `pattern` in the file becomes `replacement`."""
