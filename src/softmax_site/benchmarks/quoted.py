@@ -14,7 +14,7 @@ from typing import Any
 from softmax_bench import targets, traffic
 from softmax_bench.report import by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
-from softmax_site import source
+from softmax_site import equations, source
 from softmax_site.benchmarks import attention, profiled, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
@@ -40,6 +40,7 @@ AS_THEY_ARE = {
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
     "counters": profiled.FILE,  # what Nsight Compute reads of calls; `profile` by calls
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
+    "worked": equations.WORKED,  # matrices in LaTeX
 }
 """Files that are quoted as they are."""
 
