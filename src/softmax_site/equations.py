@@ -27,7 +27,7 @@ from softmax_site.benchmarks import values
 TESTS = "tests/formulas/bindings.py"
 WORKED = "docs/_computed/worked.json"
 EQUATION = re.compile(r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S)
-_FENCE = re.compile(
+FENCE = re.compile(
     r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S
 )
 LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -130,7 +130,7 @@ def without_fences(text: str) -> str:
     >>> without_fences("a\\n```text\\n/// equation | x\\n```\\nb").split()
     ['a', 'b']
     """
-    return _FENCE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), text)
+    return FENCE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), text)
 
 
 def filled(latex: str, root: Path) -> str:
