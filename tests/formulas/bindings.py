@@ -678,3 +678,19 @@ def check(label: str, latex: str) -> None:
         raise FormulaError(f"no family binds the letters of {label}")
     functions = FUNCTIONS | {*BRACKETED.get(label, "").split()}
     Check(latex, functions, NEAR.get(label, 0.02)).over(CASES[label]())
+
+
+def holds_somewhere(latex: str) -> bool:
+    """Whether what a formula in a line says holds for the letters of some family; that something is
+    a bound, or differs, for those of a row, if it can be said of them."""
+    for cases, labels in FAMILIES:
+        functions = FUNCTIONS | {*BRACKETED.get(labels.split()[0], "").split()}
+        try:
+            Check(latex, functions, near=math.inf).over(cases())
+            return r"\ne" not in latex
+        except FormulaError as error:
+            if "does not hold" in str(error) and re.search(r"\\[lg]e(?![a-z])|\\ne", latex):
+                return False
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            pass
+    return False

@@ -185,7 +185,7 @@ OPERATIONS: dict[str, Callable] = {
     "min": lambda *values: -by_real([-number(each) for each in values]),
 }
 FUNCTIONS: dict[str, Callable] = {
-    "log": lambda a: np.log(number(a)),
+    "log": lambda a: np.log(a if is_number(a) else row(a)),
     "tanh": lambda a: np.tanh(number(a)),
     "sqrt": lambda a: np.sqrt(number(a)),
     "exp": np.exp,

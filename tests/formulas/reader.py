@@ -277,6 +277,11 @@ class Reader:
             return "shaped", sizes, self.whole(self.group())
         if token == "at(":
             return self.at_a_value()
+        if token == r"\partial":  # in a line: ∂y / ∂x
+            above = self.factor()
+            self.next("/")
+            self.next(r"\partial")
+            return "partial", (self.factor(),), above
         if token in FUNCTIONS:
             return self.function(FUNCTIONS[token])
         name = self.name(token)

@@ -36,6 +36,7 @@ AS_THEY_ARE = {
     "checks": "docs/reference/checks.json",  # the last run of all tests: `tests/counting.py`
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
+    "page_mutants": "docs/reference/page-mutants.json",  # those of pages: `tests/mutate_pages.py`
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
     "counters": profiled.FILE,  # what Nsight Compute reads of calls; `profile` by calls

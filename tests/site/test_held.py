@@ -1,4 +1,4 @@
-"""Numbers that are typed on pages: `held` and `numbers.toml` say what holds each."""
+"""Numbers that are typed on pages: `held` and `held.toml` say what holds each."""
 
 import pytest
 
@@ -26,10 +26,10 @@ def test_the_list_is_computed_where_it_can_be_and_says_nothing_that_no_page_says
         (number,) = NUMBER.findall(phrase)
         assert round(valued(what), len(number.partition(".")[2])) == float(plain(number)), phrase
     for page, each in lists().items():
-        if page not in ("computed", "counted"):
+        if page.endswith(".md"):
             words = " ".join(prose((ROOT / "docs" / page).read_text("utf8")).split())
             gone = [phrase for phrase in each["phrases"] if phrase not in words]
-            assert each["from"] and not gone, f"{page} does not say {gone}"
+            assert each["from"] != "?" and not gone, f"{page} does not say {gone}"
 
 
 def test_the_figures_of_corrections_are_those_of_their_tests():
