@@ -18,8 +18,6 @@ from formulas.reader import FormulaError, Statement, read
 H = 1e-30
 INDICES = {"i": "N", "j": "N", "r": "M", "b": "B"}
 """Letters that count, and how far."""
-NEAR = 0.02
-"""How near to a bound some case has to come."""
 
 
 class Env:
@@ -57,9 +55,8 @@ class Env:
             steps = [self.slope(of, name, each) for each in np.ndindex(np.shape(value))]
             return np.stack(steps, -1).reshape(*np.shape(steps[0]), *np.shape(value))
         else:
-            step = np.zeros(np.shape(value), complex)
-            step[() if at is None else at] = 1j * H
-            moved = value + step if np.ndim(value) else value + 1j * H
+            moved = np.array(value, complex)
+            moved[() if at is None else at] += 1j * H
         return np.imag(of(self.but(moving=True, **{name: moved}))) / H
 
 
@@ -68,20 +65,14 @@ class Lying(np.ndarray):
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, complex, np.number)) or (
-        isinstance(value, np.ndarray) and not value.ndim
-    )
+    kinds = (int, float, complex, np.number)
+    return isinstance(value, kinds) or (isinstance(value, np.ndarray) and not value.ndim)
 
 
-def number(value: Any) -> Any:
-    if not is_number(value):
-        raise FormulaError(f"no number: {value!r}")
-    return value
-
-
-def row(value: Any) -> np.ndarray:
-    if not (isinstance(value, np.ndarray) and value.ndim == 1):
-        raise FormulaError(f"no row: {value!r}")
+def number(value: Any, row: bool = False) -> Any:
+    """A number, or, if that will do, a row."""
+    if not is_number(value) and not (row and isinstance(value, np.ndarray) and value.ndim == 1):
+        raise FormulaError(f"neither a number nor what may stand for one: {value!r}")
     return value
 
 
@@ -90,7 +81,8 @@ def shape_of(value: Any) -> tuple:
     return np.shape(value) if np.ndim(value) != 1 else (len(value), 1)
 
 
-def same_shape(a: Any, b: Any) -> tuple:
+def alike(a: Any, b: Any) -> tuple:
+    """Two arrays of one shape."""
     if isinstance(a, np.ndarray) and np.shape(a) == np.shape(b):
         return a, b
     raise FormulaError(f"shapes {shape_of(a)} and {shape_of(b)}")
@@ -99,7 +91,7 @@ def same_shape(a: Any, b: Any) -> tuple:
 def plus(a: Any, b: Any) -> Any:
     """Numbers, or arrays of one shape; a number is added to each entry of a row."""
     if {np.ndim(a), np.ndim(b)} - {0, 1} or np.ndim(a) == np.ndim(b) == 1:
-        a, b = same_shape(a, b)
+        a, b = alike(a, b)
     return a + b
 
 
@@ -107,23 +99,18 @@ def times(a: Any, b: Any) -> Any:
     """A number and anything, or a product of matrices, in which a row is a column."""
     if is_number(a) or is_number(b):
         return a * b
-    if np.ndim(a) == np.ndim(b) == 1:
-        raise FormulaError("a product of two rows without ⊙")
     left, right = (each.reshape(shape_of(each)) for each in (a, b))
-    if left.shape[1] != right.shape[0]:
-        raise FormulaError(f"a product of shapes {left.shape} and {right.shape}")
+    if np.ndim(a) == np.ndim(b) == 1 or left.shape[1] != right.shape[0]:
+        raise FormulaError(f"a product of shapes {left.shape} and {right.shape}, without ⊙")
     product = np.asarray(left @ right)
     if np.ndim(b) == 1:
         return product[0, 0] if isinstance(a, Lying) else product[:, 0]
     return product.view(Lying) if isinstance(a, Lying) else product
 
 
-def by_real(values: list) -> Any:
-    return max(values, key=lambda each: np.real(each), default=-math.inf)
-
-
-def size(value: Any) -> Any:
-    return value if np.real(number(value)) >= 0 else -value
+def largest(values: Any) -> Any:
+    """The maximum, of complex numbers by their real part."""
+    return max(values, key=np.real, default=-math.inf)
 
 
 def integer(value: Any) -> int:
@@ -137,12 +124,57 @@ def entry(owner: Any, at: list[int]) -> Any:
     if callable(owner):
         return owner(*at)
     if isinstance(owner, dict):
-        if len(at) != 1 or at[0] not in owner:
-            raise FormulaError(f"no entry {at}")
-        return owner[at[0]]
-    if len(at) != np.ndim(owner) or not all(1 <= i <= n for i, n in zip(at, np.shape(owner))):
-        raise FormulaError(f"no entry {at} of shape {np.shape(owner)}")
-    return owner[tuple(i - 1 for i in at)]
+        found = len(at) == 1 and at[0] in owner
+    else:
+        found = len(at) == np.ndim(owner) and all(1 <= i <= n for i, n in zip(at, np.shape(owner)))
+    if not found:
+        raise FormulaError(f"no entry {at}")
+    return owner[at[0]] if isinstance(owner, dict) else owner[tuple(i - 1 for i in at)]
+
+
+def projector(basis: np.ndarray) -> np.ndarray:
+    """What stands for the space of some columns."""
+    return basis @ np.linalg.pinv(basis)
+
+
+def rank(matrix: np.ndarray) -> int:
+    return np.linalg.matrix_rank(matrix, rtol=1e-9)
+
+
+OPERATIONS: dict[str, Callable] = {
+    "add": plus,
+    "sub": lambda a, b: plus(a, -b),
+    "neg": lambda a: -a,
+    "mul": times,
+    "dot": lambda a, b: number(a) * b,
+    "odot": lambda a, b: np.multiply(*alike(a, b)),
+    "oslash": lambda a, b: np.divide(*alike(a, b)),
+    "div": lambda a, b: a / number(b),
+    "pow": lambda a, b: number(a) ** number(b),
+    "exp": lambda e, a: np.exp(number(a, row=True)),
+    "T": lambda a: a.reshape(-1, 1).T.view(Lying) if np.ndim(a) == 1 else a.T,
+    "abs": lambda a: a if np.real(number(a)) >= 0 else -a,
+    "norm": lambda a: np.sqrt(np.sum(a**2)),
+    "inner": lambda a, b: np.sum(np.multiply(*alike(number(a, row=True), b))),
+    "bracket": lambda a: a,
+    "tuple": lambda *parts: parts,
+    "shape": lambda *sizes: sizes,
+    "uplus2": lambda a, b: [*a, *b],
+    "uplus": lambda *parts: [each for part in parts for each in part],
+    "sum": lambda *terms: functools.reduce(plus, terms) if terms else 0.0,
+    "max": lambda *values: largest([number(each) for each in values]),
+    "min": lambda *values: -largest([-number(each) for each in values]),
+    "pmatrix": lambda *rows: np.array(rows),
+}
+FUNCTIONS: dict[str, Callable] = {
+    "log": lambda a: np.log(number(a, row=True)),
+    "tanh": lambda a: np.tanh(number(a)),
+    "sqrt": lambda a: np.sqrt(number(a)),
+    "exp": np.exp,
+    "max": largest,
+    "rank": rank,
+    "null": lambda a: projector(np.linalg.svd(a)[2][rank(a) :].T),
+}
 
 
 def free(tree: Any) -> set[str]:
@@ -152,243 +184,182 @@ def free(tree: Any) -> set[str]:
             return {letter} & INDICES.keys()
         case ("big", _, letter, over, body):
             return (free(body) - {letter}) | free(over)
-        case tuple():
-            return set().union(*map(free, tree))
-    return set()
+    return set().union(*map(free, tree)) if isinstance(tree, tuple) else set()
 
 
-def occurs(letter: str, tree: Any) -> bool:
-    return isinstance(tree, tuple) and (
-        tree == ("name", letter) or any(occurs(letter, part) for part in tree)
-    )
+def parts(tree: Any) -> Iterator[Any]:
+    """A tree and everything in it."""
+    yield tree
+    for part in tree if isinstance(tree, tuple | list) else ():
+        yield from parts(part)
 
 
-OPERATIONS: dict[str, Callable] = {
-    "add": plus,
-    "sub": lambda a, b: plus(a, -b),
-    "neg": lambda a: -a,
-    "mul": times,
-    "dot": lambda a, b: number(a) * b,
-    "odot": lambda a, b: np.multiply(*same_shape(a, b)),
-    "oslash": lambda a, b: np.divide(*same_shape(a, b)),
-    "div": lambda a, b: a / number(b),
-    "pow": lambda a, b: number(a) ** number(b),
-    "exp": lambda e, a: np.exp(a if is_number(a) else row(a)),
-    "T": lambda a: a.reshape(-1, 1).T.view(Lying) if np.ndim(a) == 1 else a.T,
-    "abs": size,
-    "norm": lambda a: np.sqrt(np.sum(row(a) ** 2)),
-    "inner": lambda a, b: np.sum(np.multiply(*same_shape(row(a), row(b)))),
-    "bracket": lambda a: a,
-    "tuple": lambda *parts: parts,
-    "uplus2": lambda a, b: [*a, *b],
-    "max": lambda *values: by_real([number(each) for each in values]),
-    "min": lambda *values: -by_real([-number(each) for each in values]),
-}
-FUNCTIONS: dict[str, Callable] = {
-    "log": lambda a: np.log(a if is_number(a) else row(a)),
-    "tanh": lambda a: np.tanh(number(a)),
-    "sqrt": lambda a: np.sqrt(number(a)),
-    "exp": np.exp,
-    "max": by_real,
-    "rank": lambda a: np.linalg.matrix_rank(a, rtol=1e-9),
-    "null": lambda a: projector(np.linalg.svd(a)[2][FUNCTIONS["rank"](a) :].T),
-}
+def evaluate(tree: tuple, env: Env) -> Any:
+    """The value of a tree.
 
+    Raises:
+        FormulaError: it has none.
+    """
 
-def projector(basis: np.ndarray) -> np.ndarray:
-    """What stands for the space of some columns."""
-    return basis @ np.linalg.pinv(basis)
+    def value(of: tuple) -> Any:
+        return evaluate(of, env)
 
-
-class Evaluator:
-    """Evaluates trees, and notes which cases of a `cases` were taken."""
-
-    def __init__(self) -> None:
-        self.taken: set[int] = set()
-
-    def __call__(self, tree: tuple, env: Env) -> Any:
-        match tree:
-            case ("number", digits):
-                return float(digits)
-            case ("name", name):
-                return env[name]
-            case ("sub", ("name", base), key, at):
-                if f"{base}_{key}" in env:
-                    return env[f"{base}_{key}"]
-                owner = env[f"{base}_"] if f"{base}_" in env else env[base]
-                return entry(owner, [integer(self(each, env)) for each in at])
-            case ("sub", owner, _, at):
-                return entry(self(owner, env), [integer(self(each, env)) for each in at])
-            case ("call", name, *arguments):
-                return env[name](*(self(each, env) for each in arguments))
-            case ("fn", name, argument):
-                return FUNCTIONS[name](self(argument, env))
-            case ("oplus2", a, b):
-                return env["_merge"](self(a, env), self(b, env))
-            case ("big", kind, letter, over, body):
-                return self.big(kind, letter, over, body, env)
-            case ("partial", letters, body):
-                return self.partial(letters, body, env)
-            case ("at", letter, value, body):
-                return self(body, env.but(**{letter: self(value, env)}))
-            case ("cases", *rows):
-                return self.cases(rows, env)
-            case ("pmatrix", *rows):
-                return np.array([[self(each, env) for each in of] for of in rows])
-            case ("shaped", sizes, body):
-                value = self(body, env)
-                wanted = tuple(self(each, env) for each in sizes)
-                if shape_of(value) != wanted:
-                    raise FormulaError(f"a shape {shape_of(value)} under which {wanted} stands")
-                return value
-            case ("span", ("name", letter), body):
-                return projector(self(body, env.but(**{letter: 1.0})).reshape(-1, 1))
-            case (kind, *parts) if kind in OPERATIONS:
-                return OPERATIONS[kind](*(self(each, env) for each in parts))
-        raise FormulaError(f"nothing evaluates {tree[0]}")
-
-    def big(self, kind: str, letter: str, over: tuple, body: tuple, env: Env) -> Any:
-        if not occurs(letter, body):
-            raise FormulaError(f"{letter} is bound and does not occur")
-        if letter in INDICES and letter in env.given:
-            raise FormulaError(f"{letter} is bound twice")
-        if letter not in INDICES and over[0] != "in":
-            raise FormulaError(f"{letter} does not count")
-        ends = [self(each, env) for each in over[1:]]
-        match over[0]:
-            case "in":
-                values = ends[0]
-            case "range":
-                values = range(integer(ends[0]), integer(ends[1]) + 1)
-            case "below":
-                values = range(1, integer(ends[0]) + 1)
-            case _:
-                values = range(1, env[INDICES[letter]] + 1)
-        found = [self(body, env.but(**{letter: each})) for each in values]
-        match kind:
-            case "sum":
-                return functools.reduce(plus, found) if found else 0.0
-            case "oplus":
+    match tree:
+        case ("number", digits):
+            return float(digits)
+        case ("name", name):
+            return env[name]
+        case ("sub", ("name", base), key, _) if f"{base}_{key}" in env:
+            return env[f"{base}_{key}"]
+        case ("sub", owner, _, at):
+            family = f"{owner[1]}_" if owner[0] == "name" else ""
+            return entry(
+                env[family] if family in env else value(owner), [*map(integer, map(value, at))]
+            )
+        case ("call", name, *arguments):
+            return env[name](*map(value, arguments))
+        case ("fn", name, argument):
+            return FUNCTIONS[name](value(argument))
+        case ("oplus2", a, b):
+            return env["_merge"](value(a), value(b))
+        case ("big", kind, letter, over, body):
+            found = [
+                evaluate(body, env.but(**{letter: n})) for n in counted(letter, over, body, env)
+            ]
+            if kind == "oplus":
                 return functools.reduce(env["_merge"], found)
-            case "uplus":
-                return [each for of in found for each in of]
-        return OPERATIONS[kind](*found)
+            return OPERATIONS[kind](*found)
+        case ("partial", letters, body):
+            return partial(letters, body, env)
+        case ("at", body, ("=", ("name", letter), at)):
+            return evaluate(body, env.but(**{letter: value(at)}))
+        case ("cases", *rows):
+            found = [row for row in rows if row[1] is None or holds(row[1], env)]
+            if len([row for row in found if row[1]]) > 1 or not found:
+                raise FormulaError("cases that do not exclude each other, or leave one out")
+            env["_taken"].add(id(found[0]))
+            return value(found[0][0])
+        case ("pmatrix", *rows):
+            return np.array([[*map(value, row)] for row in rows])
+        case ("shaped", sizes, body):
+            return shaped(value(body), value(sizes))
+        case ("span", ("name", letter), body, ("name", "bb_R")):
+            return projector(evaluate(body, env.but(**{letter: 1.0})).reshape(-1, 1))
+        case (kind, *operands) if kind in OPERATIONS:
+            return OPERATIONS[kind](*map(value, operands))
+    raise FormulaError(f"nothing evaluates {tree[:1]}")
 
-    def partial(self, letters: tuple, body: tuple, env: Env) -> Any:
-        """By an entry, by a letter, or by a function of one: then the ratio of both changes."""
-        outer, inner = letters[:-1], letters[-1]
-        if outer:
-            ((_, (_, base), _, at),) = outer
-            step = np.zeros(len(env[base]))
-            step[integer(self(at[0], env)) - 1] = 1e-5
-            ends = (env.but(**{base: env[base] + sign * step}) for sign in (1, -1))
-            return np.subtract(*(self.partial((inner,), body, end) for end in ends)) / 2e-5
-        match inner:
-            case ("name", name):
-                return env.slope(lambda moved: self(body, moved), name)
-            case ("sub", ("name", name), _, at):
-                place = tuple(integer(self(each, env)) - 1 for each in at)
-                entry(env[name], [i + 1 for i in place])
-                return env.slope(lambda moved: self(body, moved), name, place)
-            case ("call", _, ("sub", ("name", base), key, _)):
-                changes = (
-                    env.slope(lambda moved, of=of: self(of, moved), f"{base}_{key}")
-                    for of in (body, inner)
-                )
-                return np.divide(*changes)
-        raise FormulaError(f"no derivative by {inner}")
 
-    def holds(self, condition: tuple, env: Env) -> bool:
-        relation, left, right = condition
-        value = self(left, env)
-        if relation == "∈":
-            if right == ("reals",):
-                return is_number(value) and bool(np.isfinite(value))
-            if right[0] == "matrices":
-                return shape_of(value) == tuple(self(each, env) for each in right[1:])
-            return value in self(right, env)
-        if right[0] == "pm":
-            return (relation == "=") == (abs(value) == self(right[1], env))
-        equal = relation in "=≤≥" and agree(value, self(right, env))
-        match relation:
-            case "=":
-                return equal
-            case "≠":
-                return value != self(right, env)
-            case "≈":
-                return shown(value, self(right, env), right)
-        low, high = (value, self(right, env)) if relation == "≤" else (self(right, env), value)
-        return equal or bool(number(low) < number(high))
+def shaped(value: Any, wanted: tuple) -> Any:
+    if shape_of(value) != wanted:
+        raise FormulaError(f"a shape {shape_of(value)} where {wanted} is written")
+    return value
 
-    def cases(self, rows: list, env: Env) -> Any:
-        found = [of for of in rows if of[1] is None or self.holds(of[1], env)]
-        ifs = [of for of in found if of[1] is not None]
-        if len(ifs) > 1 or not found:
-            raise FormulaError("cases that do not exclude each other, or leave one out")
-        self.taken.add(id(found[0]))
-        return self(found[0][0], env)
+
+def counted(letter: str, over: tuple, body: tuple, env: Env) -> Any:
+    """What a bound letter runs over."""
+    counts = letter in INDICES and letter not in env.given
+    if ("name", letter) not in parts(body) or not (counts or over[0] == r"\in"):
+        raise FormulaError(f"{letter} does not occur, does not count, or is bound twice")
+    ends = [evaluate(each, env) for each in over[1:]]
+    match over[0]:
+        case r"\in":
+            return ends[0]
+        case "=":
+            return range(integer(ends[0]), integer(ends[1]) + 1)
+    return range(1, (integer(ends[0]) if ends else env[INDICES[letter]]) + 1)
+
+
+def partial(letters: tuple, body: tuple, env: Env) -> Any:
+    """By an entry, by a letter, or by a function of one: then the ratio of both changes."""
+    *outer, inner = letters
+    if outer:
+        ((_, (_, base), _, (at,)),) = outer
+        step = 1e-5 * np.eye(len(env[base]))[integer(evaluate(at, env)) - 1]
+        ends = (env.but(**{base: env[base] + sign * step}) for sign in (1, -1))
+        return np.subtract(*(partial((inner,), body, end) for end in ends)) / 2e-5
+    match inner:
+        case ("name", name):
+            return env.slope(functools.partial(evaluate, body), name)
+        case ("sub", ("name", name), _, at):
+            place = [integer(evaluate(each, env)) for each in at]
+            entry(env[name], place)
+            by = tuple(i - 1 for i in place)
+            return env.slope(functools.partial(evaluate, body), name, by)
+        case ("call", _, ("sub", ("name", base), key, _)):
+            name = f"{base}_{key}"
+            return np.divide(
+                *(env.slope(functools.partial(evaluate, of), name) for of in (body, inner))
+            )
+    raise FormulaError(f"no derivative by {inner}")
 
 
 def agree(a: Any, b: Any, near: float = 1e-9) -> bool:
     """Whether two sides are equal up to rounding; 0 is what is 0 in every entry."""
-    if isinstance(a, (tuple, list)) or isinstance(b, (tuple, list)):
+    if isinstance(a, tuple | list) or isinstance(b, tuple | list):
         if type(a) is not type(b) or len(a) != len(b):
             raise FormulaError(f"{a!r} and {b!r} are not of one kind")
-        if isinstance(a, list):
-            a, b = sorted(a), sorted(b)
+        a, b = (sorted(each) if isinstance(each, list) else each for each in (a, b))
         return all(map(functools.partial(agree, near=near), a, b))
     if is_number(b) and b == 0 and np.ndim(a):
         b = np.zeros(np.shape(a))
     if np.shape(a) != np.shape(b):
         raise FormulaError(f"shapes {shape_of(a)} and {shape_of(b)}")
-    with np.errstate(invalid="ignore"):
-        return bool(np.allclose(a, b, rtol=near, atol=near / 10)) and not np.iscomplexobj(a)
+    return bool(np.allclose(a, b, rtol=near, atol=near / 10)) and not np.iscomplexobj(a)
 
 
 def shown(value: Any, wanted: Any, tree: tuple) -> bool:
     """Whether numbers are those that stand there, to their last digit."""
-    if np.shape(value) != np.shape(wanted):
-        raise FormulaError(f"shapes {shape_of(value)} and {shape_of(wanted)}")
-    digits = [each for each in flat(tree) if isinstance(each, str) and each[0].isdigit()]
-    if len(digits) != np.size(wanted):
+    digits = [
+        each[1] for each in parts(tree) if isinstance(each, tuple) and each[:1] == ("number",)
+    ]
+    if np.shape(value) != np.shape(wanted) or len(digits) != np.size(wanted):
         raise FormulaError("only numbers that stand there are approximate")
     places = np.reshape([len(each.partition(".")[2]) for each in digits], np.shape(wanted))
     return bool((np.abs(value - wanted) <= 0.5000001 * 10.0**-places).all())
 
 
-def flat(tree: Any) -> Iterator:
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from flat(part)
-    else:
-        yield tree
-
-
-def branches(tree: Any) -> Iterator[tuple]:
-    """The rows of all `cases` in a tree."""
-    if isinstance(tree, tuple):
-        if tree[:1] == ("cases",):
-            yield from tree[1:]
-        for part in tree:
-            yield from branches(part)
+def holds(condition: tuple, env: Env) -> bool:
+    """Whether a relation does."""
+    relation, left, right = condition
+    value = evaluate(left, env)
+    match relation, right:
+        case "∈", ("name", "bb_R"):
+            return is_number(value) and bool(np.isfinite(value))
+        case "∈", ("pow", ("name", "bb_R"), sizes):
+            return shape_of(value) == evaluate(sizes, env)
+        case _, ("pm", size):
+            return (relation == "=") == (abs(value) == evaluate(size, env))
+    wanted = evaluate(right, env)
+    match relation:
+        case "∈":
+            return value in wanted
+        case "≠":
+            return value != wanted
+        case "≈":
+            return shown(value, wanted, right)
+        case "=":
+            twice = any(each[:1] == ("partial",) and len(each[1]) > 1
+                        for each in parts((left, right)) if isinstance(each, tuple))  # fmt: skip
+            return agree(value, wanted, 1e-6 if twice else 1e-9)
+    low, high = (value, wanted) if relation == "≤" else (wanted, value)
+    return bool(number(low) <= number(high) + 1e-6 * abs(high) + 1e-12)
 
 
 class Check:
-    """One equation over all its cases."""
+    """One equation over all its cases; `near` is how near to a bound some case has to come."""
 
-    def __init__(self, latex: str, functions: frozenset[str], near: float = NEAR):
-        self.statements = read(latex, functions)
-        self.near, self.evaluate, self.evaluated = near, Evaluator(), 0
+    def __init__(self, latex: str, functions: frozenset[str], near: float = 0.02):
+        self.statements, self.near = read(latex, functions), near
         self.gaps: dict[tuple, float] = {}
+        self.taken: set[int] = set()
         for statement in self.statements:
             for sides, _ in statement.chains:
-                self.same_indices(sides)
-
-    @staticmethod
-    def same_indices(sides: list) -> None:
-        found = [free(side) for side in sides if side[0] not in ("number", "reals", "matrices")]
-        if any(each != found[0] for each in found):
-            raise FormulaError(f"sides with different indices: {found}")
+                found = [
+                    free(s) for s in sides if s[0] != "number" and ("name", "bb_R") not in parts(s)
+                ]
+                if any(each != found[0] for each in found):
+                    raise FormulaError(f"sides with different indices: {found}")
 
     def over(self, cases: Iterator[Env]) -> None:
         """Evaluate it for each case.
@@ -397,69 +368,50 @@ class Check:
             FormulaError: it cannot be evaluated, a relation does not hold, a bound is loose, or a
                 case of `cases` never comes.
         """
+        said = set()
         with np.errstate(all="ignore"):
             for env in cases:
                 gaps, self.gaps = self.gaps, {}
-                for number, statement in enumerate(self.statements):
-                    self.statement(number, statement, env)
+                for place, statement in enumerate(self.statements):
+                    said |= {place} if self.statement(place, statement, env) else set()
                 attained = env["_attained"] if "_attained" in env else 0
-                if any(gap > 1e-5 for (*_, k), gap in self.gaps.items() if k < attained):
+                if any(gap > 1e-5 for (_, _, k), gap in self.gaps.items() if k < attained):
                     raise FormulaError("a bound that this case should attain")
                 self.gaps |= {at: min(gap, self.gaps.get(at, 1)) for at, gap in gaps.items()}
-        loose = {at: gap for at, gap in self.gaps.items() if gap > self.near}
-        missed = [of for of in branches(tuple(flatten(self.statements)))]
-        missed = [of for of in missed if id(of) not in self.evaluate.taken]
-        if loose or missed or not self.evaluated:
+        cases = [
+            each[1:]
+            for each in parts(self.statements)
+            if isinstance(each, tuple) and each[:1] == ("cases",)
+        ]
+        missed = [row for rows in cases for row in rows if id(row) not in self.taken]
+        loose = [gap for gap in self.gaps.values() if gap > self.near]
+        if loose or missed or len(said) < len(self.statements):
             raise FormulaError(f"loose bounds {loose}, cases that never come {missed}")
 
-    def statement(self, number: int, statement: Statement, env: Env) -> None:
-        letters = sorted(
-            set().union(*(free(side) for sides, _ in statement.chains for side in sides))
-            | free(statement.condition)
-        )
+    def statement(self, place: int, statement: Statement, env: Env) -> int:
+        """How often a statement is said in a case, for all its indices."""
+        count = 0
+        letters = sorted(free(tuple(s for sides, _ in statement.chains for s in sides)))
+        letters += sorted(free(statement.condition) - {*letters})
         for at in itertools.product(*(range(1, env[INDICES[each]] + 1) for each in letters)):
-            here = env.but(**dict(zip(letters, at)))
-            if statement.condition and not self.evaluate.holds(statement.condition, here):
+            here = env.but(_taken=self.taken, **dict(zip(letters, at)))
+            if statement.condition and not holds(statement.condition, here):
                 continue
-            self.evaluated += 1
-            truths = []
-            for place, (sides, relations) in enumerate(statement.chains):
-                found = [
-                    self.relation((number, place, k), sides[k : k + 2], relation, here)
-                    for k, relation in enumerate(relations)
-                ]
-                truths.append(all(found))
-            if len(truths) == 1 and not truths[0]:
-                raise FormulaError(f"statement {number + 1} does not hold at {at or 'all'}")
-            if len(set(truths)) != 1:
-                raise FormulaError(f"only one side of ⟺ holds in statement {number + 1}")
+            count += 1
+            truths = {
+                all([self.relation((place, n, k), (relation, *sides[k : k + 2]), here)
+                     for k, relation in enumerate(relations)])
+                for n, (sides, relations) in enumerate(statement.chains)
+            }  # fmt: skip
+            if len(truths) > 1 or (truths == {False} and len(statement.chains) == 1):
+                raise FormulaError(f"statement {place + 1} does not hold at {at or 'all'}")
             if statement.shape:
-                value = self.evaluate(statement.chains[0][0][0], here)
-                wanted = tuple(self.evaluate(each, here) for each in statement.shape)
-                if shape_of(value) != wanted:
-                    raise FormulaError(f"a shape {shape_of(value)} beside which {wanted} stands")
+                shaped(evaluate(statement.chains[0][0][0], here), evaluate(statement.shape, here))
+        return count
 
-    def relation(self, place: tuple, sides: list, relation: str, env: Env) -> bool:
-        left, right = sides
-        if relation == "=" and any(twice(side) for side in sides):
-            return agree(self.evaluate(left, env), self.evaluate(right, env), near=1e-6)
-        if relation in "≤≥":
-            ends = [self.evaluate(side, env) for side in sides]
-            gap = abs(ends[0] - ends[1]) / (abs(ends[0]) + abs(ends[1]) + 1e-9)
+    def relation(self, place: tuple, condition: tuple, env: Env) -> bool:
+        if condition[0] in "≤≥":
+            low, high = (evaluate(side, env) for side in condition[1:])
+            gap = abs(low - high) / (abs(low) + abs(high) + 1e-9)
             self.gaps[place] = min(self.gaps.get(place, 1.0), gap)
-            low, high = ends if relation == "≤" else ends[::-1]
-            return bool(low <= high + 1e-6 * abs(high) + 1e-12)
-        return self.evaluate.holds((relation, left, right), env)
-
-
-def twice(tree: Any) -> bool:
-    """Whether a derivative of a derivative is in it, which is known to fewer digits."""
-    if not isinstance(tree, tuple):
-        return False
-    return (tree[:1] == ("partial",) and len(tree[1]) == 2) or any(map(twice, tree))
-
-
-def flatten(statements: list[Statement]) -> Iterator[tuple]:
-    for statement in statements:
-        for sides, _ in statement.chains:
-            yield from sides
+        return holds(condition, env)

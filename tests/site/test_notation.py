@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from formulas.bindings import letters
-from formulas.reader import SIGNS, name_of
+from formulas.reader import KNOWN, name_of
 from site_build import ROOT
 from softmax_site import equations
 
@@ -78,7 +78,7 @@ IN_PROSE = {r"\Delta"}
 
 
 def test_each_symbol_is_bound_and_each_binding_is_listed():
-    found = {*listed()} - SIGNS - READ - IN_PROSE
+    found = {*listed()} - KNOWN - READ - IN_PROSE
     names = {name_of(symbol).removeprefix("hat_") for symbol in found}
     bound = letters() - {"infty"}
     assert names == bound, f"unbound: {names - bound}; not in the table: {bound - names}"
