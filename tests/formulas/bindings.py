@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from formulas.evaluator import INDICES, Check, Env
+from formulas.evaluator import INDICES, Check, Env, largest
 from formulas.reader import FormulaError
 from softmax_site.computed import worked
 
@@ -21,139 +21,93 @@ U, U16 = 2.0**-32, 2.0**-29
 """Unit roundoffs so small that their squares do not count."""
 
 
-# --- one row --------------------------------------------------------------------------------------
+def table(text: str) -> dict[str, str]:
+    """Definitions, `name = Python`, by name."""
+    return dict(each.strip().split(" = ", 1) for each in re.split(r";\s|\n", text.strip()))
 
 
-def softmax(x):
-    """Of a row, or of each row of a matrix."""
+def soft(x):
+    """Softmax of a row, or of each row of a matrix."""
     return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
 
 
-def lse(x):
+def log_sum(x):
     return np.log(np.sum(np.exp(x)))
 
 
-def top(x):
-    """The maximum, of complex numbers by their real part."""
-    return max(x, key=np.real, default=-math.inf)
+def total(x):
+    """The denominator of numbers, relative to the largest."""
+    return np.sum(np.exp(x)) / np.exp(largest(x)) if len(x) else 0.0
 
 
-def prefixes(of: Callable, first) -> Callable[[Env], dict]:
-    """What a function makes of each beginning of the row, and of nothing."""
-    return lambda e: {0: first} | {i: of(e, slice(i)) for i in range(1, e["N"] + 1)}
-
-
-def sum_of(e: Env, part=slice(None)):
-    """The denominator of a part of the row, relative to its maximum."""
-    x = e["x"][part]
-    return np.sum(np.exp(x)) / np.exp(top(x))
-
-
-def mean_of(e: Env, part=slice(None)):
-    return softmax(e["x"][part]) @ e["v"][part]
-
-
-def cross_entropy(e: Env, pi):
-    return sum(p * lse(e["x"] - x) for p, x in zip(pi, e["x"]))
-
-
-def one_hot(e: Env):
-    return np.eye(e["N"])[e["t"] - 1]
-
-
-def smoothed(e: Env):
-    return e["psi"] / e["N"] + (1 - e["psi"]) * one_hot(e)
-
-
-def slope(of: str, by: str) -> Callable[[Env], object]:
-    return lambda e: e.slope(lambda moved: moved[of], by)
-
-
-def loss(of: str) -> Callable[[Env], object]:
+def loss(of):
     """A loss that is not linear in what it is a loss of."""
-    return lambda e: np.sum(np.sin(3 * e[of] + np.arange(np.size(e[of])).reshape(np.shape(e[of]))))
+    return np.sum(np.sin(3 * of + np.arange(np.size(of)).reshape(np.shape(of))))
 
 
-OPERATORS = {
-    "e": lambda e: math.e,
-    "infty": lambda e: math.inf,
-    "softmax": lambda e: softmax,
-    "lse": lambda e: lse,
-    "kappa": lambda e: 1 / math.log(2),
-    "I": lambda e: np.eye(e["N"]),
-    "delta": lambda e: lambda i, j: 1.0 if i == j else 0.0,
-    "diag": lambda e: np.diag,
-    "bold_1": lambda e: np.ones(e["N"]),
-    "bold_1_": lambda e: np.ones,
-    "rowmax": lambda e: lambda x: np.array([top(row) for row in x]),
-    "lambda": lambda e: 0.0,
-}
-ROW = OPERATORS | {
-    "N": lambda e: len(e["x"]),
-    "y": lambda e: softmax(e["x"]),
-    "z": lambda e: np.log(softmax(e["x"])),
-    "m": lambda e: top(e["x"]),
-    "d": sum_of,
-    "Z": lambda e: np.sum(np.exp(e["x"])),
-    "ell": lambda e: lse(e["x"]),
-    "m_": prefixes(lambda e, part: top(e["x"][part]), -math.inf),
-    "d_": prefixes(sum_of, 0.0),
-    "o_": prefixes(mean_of, 0.0),
-    "a_": prefixes(lambda e, part: sum_of(e, part) * mean_of(e, part), 0.0),
-    "J": slope("y", "x"),
-    "L": loss("y"),
-    "dy": slope("L", "y"),
-    "dz": slope("L", "z"),
-    "dx": slope("L", "x"),
-    "dl": slope("L", "ell"),
-    "varphi": lambda e: e["g"] @ (e["dy"] @ e["J"]),
-    "H": lambda e: e["ell"] - e["y"] @ e["x"],
-}
+def family(values) -> dict:
+    """Values by their number, from 1."""
+    return dict(enumerate(values, 1))
+
+
+OPERATORS = table("""
+    e = math.e; infty = math.inf; kappa = 1 / math.log(2); lambda = 0.0; softmax = soft
+    I = np.eye(N); delta = lambda i, j: float(i == j); diag = np.diag; lse = log_sum
+    bold_1 = np.ones(N); bold_1_ = np.ones; rowmax = lambda x: np.array([*map(largest, x)])
+""")
+ROW = OPERATORS | table("""
+    N = len(x); y = soft(x); z = np.log(soft(x)); m = largest(x); d = total(x); ell = log_sum(x)
+    Z = np.sum(np.exp(x)); H = ell - y @ x; J = gradient('y', 'x'); L = loss(y)
+    dx = gradient('L', 'x'); dy = gradient('L', 'y'); dz = gradient('L', 'z')
+    dl = gradient('L', 'ell'); varphi = g @ (dy @ J)
+    m_ = {i: largest(x[:i]) for i in range(N + 1)}; d_ = {i: total(x[:i]) for i in range(N + 1)}
+    o_ = {0: 0.0} | {i: soft(x[:i]) @ v[:i] for i in range(1, N + 1)}
+    a_ = {i: d_[i] * o_[i] for i in o_}
+    _one_hot = np.eye(N)[t - 1]; _smoothed = psi / N + (1 - psi) * _one_hot
+    _cross_entropy = lambda p: sum(q * log_sum(x - one) for q, one in zip(p, x))
+    _of_output = lambda y: y * (dy - np.sum(y * dy))
+""")
+MODIFIED = table("""
+    xi = beta + chi * (1 - 2 / (1 + np.exp(2 * alpha * x / chi))); _e = np.exp(xi) * _kept
+    _kept = np.isin(np.arange(1, N + 1), A); m = largest(xi[_kept]); d = np.sum(_e) / np.exp(m)
+    y = _e / np.sum(_e)
+""")
+SUNK = MODIFIED | table("""
+    _all = np.append(_e, np.exp(sigma)) / (np.sum(_e) + np.exp(sigma)); y = _all[:-1]
+    y_sigma = _all[-1]; m = largest([*xi[_kept], sigma]); d = np.exp(sigma - m) / y_sigma
+""")
+DISTRIBUTION = table("nu = sum(pi); a = pi @ x - nu * m")
+ENTROPY = table("a = d * (y @ x - m)")
 
 
 def rows() -> Iterator[dict]:
     """A row, with vectors of its length and numbers that go with it."""
     random = np.random.default_rng(1)
-    ones, lone = np.ones(3), [3.0, 1.5, 1.5, 1.5, 1.5]
     drawn = [2 * random.normal(size=n) + random.normal() for n in (1, 2, 2, 3, 5)]
-    spread = [0.0, -60.0]
-    given = [*worked.X, ones, [0.0, 0.0], spread, lone, *drawn]
-    for number, x in enumerate(map(np.asarray, given)):
-        n = len(x)
-        w, g, v, beta = random.normal(size=(4, n))
+    fixed = [*worked.X, [1, 1, 1], [0, 0], [0, -60], [3, 1.5, 1.5, 1.5, 1.5]]
+    for number, x in enumerate(np.array(x, float) for x in (*fixed, *drawn)):
+        given = dict(zip(("w", "g", "v", "beta"), random.normal(size=(4, len(x)))))
         if number in (2, 3):  # where bounds are attained
-            w = np.ones(n) if number == 2 else np.array([1.0, -1.0])
-        yield {
-            "x": x.astype(float),
-            "w": w,
-            "g": g,
-            "v": v,
-            "beta": beta,
-            "pi": random.random(n),
-            "t": int(random.integers(1, n + 1)),
-            "c": float(random.normal()),
-            "tau": float(random.uniform(0.5, 2)),
-            "psi": float(random.uniform(0.1, 0.9)),
-            "zeta": float(random.uniform(0.1, 1)),
-            "alpha": float(random.uniform(0.5, 2)),
-            "chi": float(random.uniform(1, 3)),
-            "sigma": float(random.normal()),
-            "A": sorted({1, n, int(random.integers(1, n + 1))}),
-        }
+            given["w"] = np.array([1.0, 1.0, 1.0] if number == 2 else [1.0, -1.0])
+        names = ("tau", "psi", "zeta", "alpha", "chi", "sigma", "c")
+        given |= dict(
+            zip(names, map(float, random.uniform(0.2, 0.9, size=7) * (1, 1, 1, 2, 3, 1, 1)))
+        )
+        t, at = (int(random.integers(1, len(x) + 1)) for _ in range(2))
+        yield given | {"x": x, "pi": random.random(len(x)), "t": t, "A": sorted({1, len(x), at})}
 
 
-def of_row(**rules) -> Callable[[], Iterator[Env]]:
-    """Rows, with rules of their own."""
+def of_row(rules: str | dict = "", holds: Callable = lambda e: True) -> Callable:
+    """Rows for which something holds, with definitions of their own."""
+    own = table(rules) if rules and isinstance(rules, str) else dict(rules or {})
 
     def drawn() -> Iterator[Env]:
-        for given in rows():
-            yield Env({k: v for k, v in given.items() if k not in rules}, ROW | rules)
+        envs = (
+            Env({k: v for k, v in given.items() if k not in own}, ROW | own) for given in rows()
+        )
+        return filter(holds, envs)
 
     return drawn
-
-
-def two_entries() -> Iterator[Env]:
-    return (env for env in of_row()() if env["N"] == 2)
 
 
 def spread() -> Iterator[Env]:
@@ -165,39 +119,8 @@ def tiles() -> Iterator[Env]:
     """A row of which a beginning was read, and now a tile."""
     for env in of_row()():
         for cut in range(1, env["N"]):
-            old, new = (sum_of(env, slice(end)) for end in (cut, None))
-            known = {"m_old": top(env["x"][:cut]), "m_new": top(env["x"]), "d_old": old}
-            yield env.but(**known, d_new=new, A=[*env["x"][cut:]])
-
-
-MODIFIED = {
-    "xi": lambda e: (
-        e["beta"] + e["chi"] * (1 - 2 / (1 + np.exp(2 * e["alpha"] * e["x"] / e["chi"])))
-    ),
-    "_kept": lambda e: np.isin(np.arange(1, e["N"] + 1), e["A"]),
-    "m": lambda e: top(e["xi"][e["_kept"]]),
-    "d": lambda e: np.sum(np.exp(e["xi"][e["_kept"]])) / np.exp(e["m"]),
-    "y": lambda e: e["_kept"] * np.exp(e["xi"]) / np.sum(np.exp(e["xi"][e["_kept"]])),
-}
-
-
-def with_sink(e: Env):
-    """Softmax of what is kept, and of the sink behind it."""
-    x = np.append(np.where(e["_kept"], e["xi"], -math.inf), e["sigma"])
-    return np.exp(x) / np.sum(np.exp(x))
-
-
-SUNK = MODIFIED | {
-    "m": lambda e: top([*e["xi"][e["_kept"]], e["sigma"]]),
-    "d": lambda e: np.exp(e["sigma"] - e["m"]) / with_sink(e)[-1],
-    "y": lambda e: with_sink(e)[:-1],
-    "y_sigma": lambda e: with_sink(e)[-1],
-}
-DISTRIBUTION = {
-    "nu": lambda e: sum(e["pi"]),
-    "a": lambda e: e["pi"] @ e["x"] - e["nu"] * e["m"],
-}
-ENTROPY = {"a": lambda e: e["d"] * (e["y"] @ e["x"] - e["m"])}
+            known = {"m_old": env["m_"][cut], "d_old": env["d_"][cut], "A": [*env["x"][cut:]]}
+            yield env.but(**known, m_new=env["m"], d_new=env["d"])
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -205,8 +128,7 @@ ENTROPY = {"a": lambda e: e["d"] * (e["y"] @ e["x"] - e["m"])}
 
 def summary(x) -> tuple:
     """(m, d) of a collection of numbers."""
-    m = top(x)
-    return m, sum(np.exp(x - m) for x in x)
+    return largest(x), sum(np.exp(each - largest(x)) for each in x)
 
 
 def value(m, d):
@@ -220,189 +142,119 @@ def merged(p: tuple, q: tuple) -> tuple:
     return m, *(scale * (value(p[0], a) + value(q[0], b)) for a, b in zip(p[1:], q[1:]))
 
 
-def latest(e: Env):
-    """The maximum of the pairs that there are."""
-    return max(e[f"m_{k}"] for k in (1, 2, 3) if f"m_{k}" in e)
+PAIRS = OPERATORS | table("""
+    _merge = merged; m = max(p[0] for p in _pairs); m_12 = max(m_1, m_2); m_23 = max(m_2, m_3)
+    d = sum(value(*p) for p in _pairs) / np.exp(m); P = summary; B = len(A_); m_A = largest(A)
+    d_A = summary(A)[1]; Z = lambda *pair: value(*(pair if len(pair) > 1 else pair[0]))
+    tilde_m = m if m > -math.inf else 0.0
+""")
 
 
-def total(e: Env):
-    found = [value(e[f"m_{k}"], e[f"d_{k}"]) for k in (1, 2, 3) if f"m_{k}" in e]
-    return sum(found) / np.exp(e["m"]) if e["m"] > -math.inf else 0.0
-
-
-PAIRS = OPERATORS | {
-    "_merge": lambda e: merged,
-    "m": latest,
-    "d": total,
-    "m_12": lambda e: max(e["m_1"], e["m_2"]),
-    "m_23": lambda e: max(e["m_2"], e["m_3"]),
-    "Z": lambda e: lambda *pair: value(*(pair[0] if len(pair) == 1 else pair)),
-}
-SETS = PAIRS | {
-    "P": lambda e: summary,
-    "m_A": lambda e: top(e["A"]),
-    "d_A": lambda e: summary(e["A"])[1],
-    "B": lambda e: len(e["A_"]),
-    "tilde_m": lambda e: e["m"] if e["m"] > -math.inf else 0.0,
-}
-
-
-def pairs(count: int) -> Callable[[], Iterator[Env]]:
+def pairs(count: int) -> Callable:
     """`count` pairs, the identity of the monoid among them where there are one or two."""
 
     def drawn() -> Iterator[Env]:
         random = np.random.default_rng(2)
         for number in range(8):
-            given = {}
-            for k in range(1, count + 1):
-                pair = float(3 * random.normal()), float(1 + random.random())
-                if number == 7 and k == 1 and count < 3:
-                    pair = -math.inf, 0.0
-                given |= {f"m_{k}": pair[0], f"d_{k}": pair[1], f"P_{k}": pair}
-            if count == 1:
-                given |= {"m": given["m_1"], "d": given["d_1"]}
-            yield Env(given, PAIRS)
+            found = [(float(3 * random.normal()), 1 + random.random()) for _ in range(count)]
+            if number == 7 and count < 3:
+                found[0] = -math.inf, 0.0
+            given = {"_pairs": found}
+            for k, (m, d) in enumerate(found, 1):
+                given |= {f"m_{k}": m, f"d_{k}": d, f"P_{k}": (m, d)}
+            yield Env(given | ({"m": m, "d": d} if count == 1 else {}), PAIRS)
 
     return drawn
 
 
-def collections(*sizes: int) -> Callable[[], Iterator[Env]]:
+def collections(*sizes: int, more: tuple = ()) -> Callable:
     """Collections of numbers, with repetitions."""
 
     def drawn() -> Iterator[Env]:
         random = np.random.default_rng(3)
         for many in itertools.product(sizes, repeat=3):
-            parts = [list(map(float, random.integers(-3, 4, size=n) / 2)) for n in many]
-            given = {"A": parts[0], "A_1": parts[0], "A_2": parts[1]}
-            yield Env(given | {"A_": dict(enumerate(parts, 1))}, SETS)
+            a, b, c = ([*map(float, random.integers(-3, 4, size=n) / 2)] for n in many)
+            given = {"A": a, "A_1": a, "A_2": b, "A_": family((a, b, c)), "m": 1.5, "d": 2.5}
+            yield Env(given, PAIRS)
+        yield from (Env({"A": each}, PAIRS) for each in more)
 
     return drawn
-
-
-def extremes() -> Iterator[Env]:
-    """Collections whose maximum is infinite, too."""
-    yield from collections(0, 1, 3)()
-    yield Env({"A": [-math.inf, -math.inf]}, SETS)
-    yield Env({"A": [1.0, math.inf]}, SETS)
 
 
 def corners() -> Iterator[Env]:
     for m, x in ((2.0, 1.0), (2.0, -math.inf), (-math.inf, -math.inf), (0.5, 0.5)):
-        yield Env({"m": m, "x": x}, SETS)
+        yield Env({"m": m, "x": x}, PAIRS)
 
 
-def parts() -> Iterator[Env]:
+def whole(rules: str, count: int | None = None) -> Callable:
     """A row with values and a target, cut into parts that are not empty: what is known of each, and
     of all."""
-    for given in rows():
-        env, n = Env(given, ROW), len(given["x"])
-        for count in {1, min(2, n), min(3, n)}:
-            cut = np.array_split(np.arange(n), count)
-            x, v, pi = ([given[name][each] for each in cut] for name in ("x", "v", "pi"))
-            m, d = [top(each) for each in x], [sum_of(env, each) for each in cut]
-            entropy = [np.exp(each - k) @ (each - k) for each, k in zip(x, m)]
-            targets = [q @ (each - k) for q, each, k in zip(pi, x, m)]
-            of_parts = {
-                "m": m,
-                "d": d,
-                "ell": [lse(each) for each in x],
-                "o": [softmax(each) @ of for each, of in zip(x, v)],
-                "nu": [q.sum() for q in pi],
-            }
-            found = {f"{name}_": dict(enumerate(each, 1)) for name, each in of_parts.items()}
-            found |= {"_entropy": dict(enumerate(entropy, 1))}
-            found |= {"_targets": dict(enumerate(targets, 1))}
-            triples = {}
-            for k in range(min(count, 2)):
-                a = d[k] * of_parts["o"][k]
-                triples |= {f"m_{k + 1}": m[k], f"d_{k + 1}": d[k], f"a_{k + 1}": a}
-            yield env.but(B=count, **found, **triples)
 
-
-def whole(**rules) -> Callable[[], Iterator[Env]]:
-    return lambda: (Env(env.given, ROW | {"_merge": lambda e: merged} | rules) for env in parts())
-
-
-def of_two_parts() -> Iterator[Env]:
-    rules = {"a": lambda e: e["d"] * mean_of(e), "o": mean_of}
-    return (env for env in whole(**rules)() if env["B"] == 2)
-
-
-def one_part() -> Iterator[Env]:
-    """Some of the keys."""
-    for env in of_row()():
-        at = np.array(env["A"]) - 1
-        m, d = top(env["x"][at]), sum_of(env, at)
-        yield env.but(m=m, d=d, a=d * mean_of(env, at))
-
-
-# --- batches, attention ---------------------------------------------------------------------------
-
-BATCH = OPERATORS | {
-    "M": lambda e: e["X"].shape[0],
-    "N": lambda e: e["X"].shape[1],
-    "Y": lambda e: softmax(e["X"]),
-    "bold_m": lambda e: np.array([top(row) for row in e["X"]]),
-    "E": lambda e: np.array([np.exp(row) / np.exp(top(row)) for row in e["X"]]),
-    "bold_d": lambda e: np.array([sum(row) for row in e["E"]]),
-    "L": loss("Y"),
-    "dY": slope("L", "Y"),
-    "dX": slope("L", "X"),
-    "bold_s": lambda e: np.array([y @ dy for y, dy in zip(e["Y"], e["dY"])]),
-    "ell_": lambda e: {r: lse(row) for r, row in enumerate(e["X"], 1)},
-    "Pi": lambda e: np.array([np.eye(e["N"])[t - 1] for t in e["t_"].values()]),
-}
-ATTENTION = BATCH | {
-    "M": lambda e: e["Q"].shape[0],
-    "N": lambda e: e["K"].shape[0],
-    "D": lambda e: e["K"].shape[1],
-    "X": lambda e: e["alpha"] * np.array([[q @ k for k in e["K"]] for q in e["Q"]]),
-    "O": lambda e: np.array([y @ e["V"] for y in e["Y"]]),
-    "L": loss("O"),
-    "dO": slope("L", "O"),
-    "dQ": slope("L", "Q"),
-    "dK": slope("L", "K"),
-    "dV": slope("L", "V"),
-}
-QUERY = {
-    "D": lambda e: e["v"].shape[1],
-    "v_": lambda e: dict(enumerate(e["v"], 1)),
-    "o": mean_of,
-    "L": lambda e: loss("o")(e) + np.sin(e["ell"]),
-    "do": slope("L", "o"),
-    "dy": lambda e: e.slope(
-        lambda moved: loss("o")(Env(moved.given | {"y": moved["y"]}, moved.rules | OF_Y)), "y"
-    ),
-    "s": lambda e: e["y"] @ e["dy"],
-}
-OF_Y = {"o": lambda e: e["y"] @ e["v"]}
-SIZES = ((1, 1, 1), (1, 3, 2), (2, 3, 4), (3, 2, 1), (2, 1, 3))
-
-
-def batches(**rules) -> Callable[[], Iterator[Env]]:
     def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(4)
-        for x in (worked.X, *(random.normal(size=size[:2]) for size in SIZES)):
-            targets = random.integers(1, x.shape[1] + 1, size=len(x))
-            yield Env({"X": x, "t_": dict(enumerate(map(int, targets), 1))}, BATCH | rules)
+        for env in of_row(table(f"{rules}; _merge = merged"))():
+            for parts in {1, min(2, env["N"]), min(3, env["N"])} & (
+                {count} if count else {1, 2, 3}
+            ):
+                cut = [*map(np.array, np.array_split(np.arange(env["N"]), parts))]
+                x, v, pi = ([env[name][at] for at in cut] for name in ("x", "v", "pi"))
+                known = {"m_": map(largest, x), "d_": map(total, x), "ell_": map(log_sum, x)}
+                known |= {"o_": (soft(a) @ b for a, b in zip(x, v)), "nu_": map(sum, pi)}
+                known |= {"_entropies": (np.exp(a - max(a)) @ (a - max(a)) for a in x)}
+                known |= {"_targets": (q @ (a - max(a)) for q, a in zip(pi, x))}
+                yield env.but(B=parts, **{name: family(each) for name, each in known.items()})
 
     return drawn
 
 
-def mean_cross_entropy(e: Env):
-    return sum(lse(row - row[e["t_"][r] - 1]) for r, row in enumerate(e["X"], 1)) / e["M"]
+def of_two_parts() -> Iterator[Env]:
+    for env in whole("a = d * o; o = soft(x) @ v", 2)():
+        for k in (1, 2):
+            env |= {f"{name}_{k}": env[f"{name}_"][k] for name in "md"}
+            env |= {f"a_{k}": env["d_"][k] * env["o_"][k]}
+        yield env
 
 
-def the_worked_example() -> Iterator[Env]:
-    yield Env({"X": worked.X, "dY": worked.DY}, BATCH | {"dX": worked_gradient})
+def one_part() -> Iterator[Env]:
+    """Some of the keys."""
+    for env in of_row("a = d * (soft(x[_at]) @ v[_at]); _at = np.array(A) - 1")():
+        x = env["x"][env["_at"]]
+        yield env.but(m=largest(x), d=total(x))
 
 
-def worked_gradient(e: Env):
-    """The gradient of the loss whose gradient at Y is dY."""
-    return e.slope(lambda moved: np.sum(e["dY"] * moved["Y"]), "X")
+# --- batches, attention ---------------------------------------------------------------------------
+
+BATCH = OPERATORS | table("""
+    M = X.shape[0]; N = X.shape[1]; Y = soft(X); bold_m = np.array([*map(largest, X)]); L = loss(Y)
+    E = np.array([np.exp(row) / np.exp(largest(row)) for row in X]); ell_ = family(map(log_sum, X))
+    bold_d = np.array([*map(sum, E)]); dY = gradient('L', 'Y'); dX = gradient('L', 'X')
+    bold_s = np.array([y @ dy for y, dy in zip(Y, dY)]); Pi = np.eye(N)[[t_[r] - 1 for r in t_]]
+""")
+ATTENTION = BATCH | table("""
+    M = len(Q); N = len(K); D = K.shape[1]; X = alpha * np.array([[q @ k for k in K] for q in Q])
+    O = np.array([y @ V for y in Y]); L = loss(O); dO = gradient('L', 'O'); dQ = gradient('L', 'Q')
+    dK = gradient('L', 'K'); dV = gradient('L', 'V')
+""")
+QUERY = table("""
+    D = v.shape[1]; v_ = family(v); o = y @ v; L = loss(o) + np.sin(ell); do = gradient('L', 'o')
+    s = y @ dy
+""")
+SIZES = ((1, 1, 1), (1, 3, 2), (2, 3, 4), (3, 2, 1), (2, 1, 3))
 
 
-def attention(scaled: bool) -> Callable[[], Iterator[Env]]:
+def batches(rules: str = "", alone: bool = False) -> Callable:
+    """Matrices of rows, with targets; the worked example, or others too."""
+
+    def drawn() -> Iterator[Env]:
+        random = np.random.default_rng(4)
+        for x in (worked.X, *(() if alone else (random.normal(size=size[:2]) for size in SIZES))):
+            targets = family(map(int, random.integers(1, x.shape[1] + 1, size=len(x))))
+            given = {"X": x, "t_": targets} | ({"dY": worked.DY} if alone else {})
+            yield Env(given, BATCH | (table(rules) if rules else {}))
+
+    return drawn
+
+
+def attention(scaled: bool) -> Callable:
     """Queries, keys and values; scores by 1/√D, or by a factor of any size."""
 
     def drawn() -> Iterator[Env]:
@@ -412,46 +264,24 @@ def attention(scaled: bool) -> Callable[[], Iterator[Env]]:
                 random.normal(size=(n_queries, depth)),
                 random.normal(size=(2, n_keys, depth)),
             )
-            alpha = 1 / math.sqrt(depth) if scaled else float(random.uniform(0.5, 2))
-            yield Env({"Q": q, "K": k, "V": v, "alpha": alpha}, ATTENTION)
+            alpha = 1 / math.sqrt(depth) if scaled else random.uniform(0.5, 2)
+            yield Env({"Q": q, "K": k, "V": v, "alpha": float(alpha)}, ATTENTION)
 
     return drawn
 
 
-def queries() -> Iterator[Env]:
+def queries(rules: str = "s = y @ dy") -> Callable:
     """Values of several components."""
-    random = np.random.default_rng(6)
-    for given in rows():
-        v = random.normal(size=(len(given["x"]), int(random.integers(1, 4))))
-        yield Env(given | {"v": v}, ROW | QUERY)
 
+    def drawn() -> Iterator[Env]:
+        random = np.random.default_rng(6)
+        for env in of_row(QUERY | table(rules))():
+            yield env.but(v=random.normal(size=(env["N"], int(random.integers(1, 4)))))
 
-def one_query() -> Iterator[Env]:
-    """A query and keys that are numbers."""
-    for given in rows():
-        q = 1.0 + abs(given["c"])
-        rules = {"x": lambda e: e["q"] * e["k"], "o": mean_of}
-        yield Env({"q": q, "k": given["x"] / q, "v": given["v"]}, ROW | rules)
+    return drawn
 
 
 # --- rounding: each error as large as it may be, in the direction that adds up --------------------
-
-
-def analysed() -> Iterator[dict]:
-    random = np.random.default_rng(7)
-    for given in rows():
-        names = ("rho", "gamma", "h", "mu")
-        numbers = dict(zip(names, map(float, random.uniform(0.2, 4, size=4))))
-        if len(given["x"]) == 5:
-            numbers |= {"gamma": 0.1, "mu": 0.0, "h": 0.0}
-        yield given | numbers | {"u": U, "u_16": U16, "_attained": 2 if len(given["x"]) == 1 else 1}
-        yield given | numbers | {"u": 2 * U, "u_16": 2 * U16}
-
-
-def exponentials(e: Env, up: int, more: float = 0.0):
-    """Those of the row, all rounded up or down, with `more` roundings."""
-    t = e["x"] - e["m"]
-    return np.exp(t * (1 - up * e["rho"] * U)) * (1 + up * (e["gamma"] + more) * U)
 
 
 def largest_error(computed: Callable, exact: float, count: int) -> float:
@@ -460,103 +290,64 @@ def largest_error(computed: Callable, exact: float, count: int) -> float:
     return max(found, key=lambda each: abs(each - exact))
 
 
-def scaled_first(e: Env):
-    x, m, kappa = e["x"], e["m"], e["kappa"]
-
-    def computed(a, b, c, d, of_exp):
-        exponent = (x * kappa * (1 + a) * (1 + b) - m * kappa * (1 + a) * (1 + c)) * (1 + d)
-        return 2.0**exponent * (1 + e["gamma"] * of_exp)
-
-    return largest_error(computed, e["f"], 5)
-
-
-def subtracted_first(e: Env):
-    exponent = e["kappa"] * (e["x"] - e["m"])
-
-    def computed(a, b, c, of_exp):
-        return 2.0 ** (exponent * (1 + a) * (1 + b) * (1 + c)) * (1 + e["gamma"] * of_exp)
-
-    return largest_error(computed, e["f"], 4)
-
-
-def computed_gradient(e: Env):
-    y, dy = e["y"], e["dy"]
-    out = []
-    for each, of in zip(y, dy):
-        sign = -1 if of >= y @ dy else 1
-        s = np.sum(y * (dy + sign * np.abs(dy) * (e["h"] + 1) * U))
-        out.append(each * (of - s) * (1 + U) ** 2)
-    return np.array(out)
-
-
-def computed_output(e: Env):
-    sign = 1 if e["o"] >= 0 else -1
-    more = e["h"] + e["mu"] * (e["gamma"] + 2)
-    v = e["v"] * (1 + np.sign(e["v"]) * sign * (U16 + U))
-    ups = np.where(np.sign(e["v"]) * sign > 0, 1, -1)
-    above = sum(exponentials(e, up, more)[k] * v[k] for k, up in enumerate(ups))
-    return above / np.sum(exponentials(e, -1, more)) * (1 + U)
-
-
-ROUNDING = {
-    "f": lambda e: np.exp(e["x"] - e["m"]),
-    "hat_d": lambda e: np.sum(exponentials(e, 1, e["h"] + e["mu"] * (e["gamma"] + 2))),
-    "hat_y": lambda e: exponentials(e, 1) / np.sum(exponentials(e, -1, e["h"])) * (1 + U),
-    "hat_dx": computed_gradient,
-    "dx": lambda e: e["dy"] @ e["J"],
-    "o": mean_of,
-    "hat_o": computed_output,
-}
+NUMBERS = OPERATORS | {"f": "np.exp(x - m)"}
+ROUNDED = ROW | table("""
+    _e = lambda up, more: np.exp((x - m) * (1 - up * rho * U)) * (1 + up * (gamma + more) * U)
+    _more = h + mu * (gamma + 2); hat_d = np.sum(_e(1, _more)); f = np.exp(x - m); o = soft(x) @ v
+    hat_y = _e(1, 0) / np.sum(_e(-1, h)) * (1 + U); dx = dy @ J
+    _sum = lambda up: np.sum(y * (dy + up * np.abs(dy) * (h + 1) * U))
+    hat_dx = y * (dy - np.where(dy >= y @ dy, _sum(-1), _sum(1))) * (1 + U) ** 2
+    _up = np.sign(v) * np.sign(o); _p = np.where(_up > 0, _e(1, _more), _e(-1, _more))
+    hat_o = np.sum(_p * v * (1 + _up * (U16 + U))) / np.sum(_e(-1, _more)) * (1 + U)
+""")
+ONCE = ROW | table("bar_y = y * (1 + _share * 0.02) * (1 + _share * 0.01) + _share * 0.002")
+SCALED_FIRST = "lambda a, b, c, d, of_exp: (1 + gamma * of_exp) * 2 ** ("
+SCALED_FIRST += "(x * kappa * (1 + a) * (1 + b) - m * kappa * (1 + a) * (1 + c)) * (1 + d))"
+SUBTRACTED_FIRST = "lambda a, b, c, of_exp: (1 + gamma * of_exp) * 2 ** ("
+SUBTRACTED_FIRST += "kappa * (x - m) * (1 + a) * (1 + b) * (1 + c))"
 
 
 def rounded() -> Iterator[Env]:
-    return (Env(given, ROW | ROUNDING) for given in analysed())
+    random = np.random.default_rng(7)
+    for given in rows():
+        names, n = ("rho", "gamma", "h", "mu"), len(given["x"])
+        numbers = dict(zip(names, map(float, random.uniform(0.2, 4, size=4))))
+        numbers |= {"gamma": 0.1, "mu": 0.0, "h": 0.0} if n == 5 else {}
+        both = {"u": U, "u_16": U16, "_attained": 2 if n == 1 else 1}, {"u": 2 * U, "u_16": 2 * U16}
+        yield from (Env(given | numbers | units, ROUNDED) for units in both)
 
 
 def rounded_once() -> Iterator[Env]:
     """To a float32 result and to 16 bits; the errors as large as they may be, or half."""
     for given, share in itertools.product(rows(), (1, 0.5)):
-        of_y = {"bar_y": lambda e, k=share: e["y"] * (1 + k * 0.02) * (1 + k * 0.01) + k * 0.002}
-        errors = {"u_16": 0.01, "varepsilon": 0.02, "eta": 0.004}
-        yield Env(given | errors | ({"_attained": 1} if share == 1 else {}), ROW | of_y)
+        errors = {"u_16": 0.01, "varepsilon": 0.02, "eta": 0.004, "_share": share}
+        yield Env(given | errors | {"_attained": int(share)}, ONCE)
 
 
-def two_numbers(hat: Callable | None = None) -> Callable[[], Iterator[Env]]:
+def two_numbers(computed: str = "lambda: f", count: int = 0) -> Callable:
     """An entry and a maximum, each at some distance from 0 and from the other."""
+    rules = NUMBERS | {"hat_f": f"largest_error({computed}, f, {count})"}
 
     def drawn() -> Iterator[Env]:
-        rules = OPERATORS | {"f": ROUNDING["f"]} | ({"hat_f": hat} if hat else {})
         for m, t, gamma in itertools.product((-3.0, 0.0, 7.0), (0.0, -2.5, -9.0), (0.3, 1.5)):
-            numbers = {"x": m + t, "m": m, "gamma": gamma}
-            yield Env(numbers | {"u": U, "_attained": 1}, rules)
-            yield Env(numbers | {"u": 2 * U}, rules)
+            for slack in (1, 2):
+                numbers = {"x": m + t, "m": m, "gamma": gamma, "u": slack * U}
+                yield Env(numbers | {"_attained": slack % 2}, rules)
 
     return drawn
 
 
 def ranges() -> Iterator[Env]:
     """Numbers on both sides of where exp overflows."""
-    for largest in (65504.0, 3.4e38):
-        for off in (-1.0, -1e-3, 1e-3, 1.0):
-            yield Env({"x": math.log(largest) + off, "Omega": largest}, OPERATORS)
+    for largest_number, off in itertools.product((65504.0, 3.4e38), (-1.0, -1e-3, 1e-3, 1.0)):
+        yield Env({"x": math.log(largest_number) + off, "Omega": largest_number}, OPERATORS)
 
 
-# --- by equation ----------------------------------------------------------------------------------
-
-
-def of_z(t):
-    return np.log(softmax(t))
-
-
-def of_output(e: Env, y):
-    """The gradient as a function of the output, which need not add up to 1."""
-    return y * (e["dy"] - np.sum(y * e["dy"]))
-
-
-LOG = of_row(L=loss("z"))
-CROSS = of_row(L=lambda e: cross_entropy(e, one_hot(e)))
-SMOOTHED = of_row(L=lambda e: cross_entropy(e, smoothed(e)))
-SECOND = of_row(dy=lambda e: e["v"], varphi=lambda e: e["g"] @ of_output(e, e["y"]))
+Env.helpers = globals()
+MEAN_LOSS = "L = sum(log_sum(X[r - 1] - X[r - 1][t_[r] - 1]) for r in t_) / M"
+EXTREME = ([-math.inf, -math.inf], [1.0, math.inf])
+WORKED = "dX = here.slope(lambda moved: np.sum(dY * moved['Y']), 'X')"
+# fmt: off
 FAMILIES: list[tuple[Callable[[], Iterator[Env]], str]] = [
     (
         of_row(),
@@ -575,75 +366,59 @@ FAMILIES: list[tuple[Callable[[], Iterator[Env]], str]] = [
         log-probability-gradient softmax-backward-form
         """,
     ),
-    (two_entries, "softmax-sigmoid"),
+    (of_row(holds=lambda e: e["N"] == 2), "softmax-sigmoid"),
     (spread, "softmax-denominator-bounds lse-bounds"),
     (batches(), "softmax-batch softmax-vjp-batch attention-recompute"),
     (tiles, "online-tile"),
-    (collections(0, 1, 3), "pair-of-set merge-union merge-any-order"),
-    (lambda: (env.but(m=1.5, d=env["d_A"]) for env in collections(0, 1, 3)()), "pair-value"),
+    (collections(0, 1, 3), "pair-of-set pair-value merge-union merge-any-order"),
     (pairs(2), "merge merge-value merge-commutative"),
-    (of_row(_merge=lambda e: merged), "online-as-merge"),
+    (of_row("_merge = merged"), "online-as-merge"),
     (pairs(3), "merge-associative merge-associative-left merge-associative-right"),
     (pairs(1), "merge-identity"),
     (corners, "merge-corner"),
-    (extremes, "lse-from-summary"),
+    (collections(0, 1, 3, more=EXTREME), "lse-from-summary"),
     (collections(1, 3), "lse-merge lse-merge-gradient"),
-    (lambda: (env for env in of_row()() if np.ptp(env["x"]) < 20), "jacobian-rank"),
-    (of_row(L=loss("ell")), "logsumexp-vjp"),
-    (LOG, "log-softmax-vjp"),
-    (CROSS, "cross-entropy-definition cross-entropy-gradient cross-entropy-from-summary"),
-    (
-        of_row(pi=lambda e: softmax(e["g"]), L=lambda e: cross_entropy(e, e["pi"])),
-        "cross-entropy-soft-gradient",
-    ),
-    (batches(L=mean_cross_entropy), "cross-entropy-gradient-batch"),
-    (of_row(z=lambda e: of_z), "log-softmax-jvp"),
+    (of_row(holds=lambda e: np.ptp(e["x"]) < 20), "jacobian-rank"),
+    (of_row("L = loss(ell)"), "logsumexp-vjp"),
+    (of_row("L = loss(z)"), "log-softmax-vjp"),
+    (of_row("L = _cross_entropy(_one_hot)"), "cross-entropy-definition cross-entropy-gradient "
+     "cross-entropy-from-summary"),
+    (of_row("pi = soft(g); L = _cross_entropy(pi)"), "cross-entropy-soft-gradient"),
+    (batches(MEAN_LOSS), "cross-entropy-gradient-batch"),
+    (of_row("z = lambda t: np.log(soft(t))"), "log-softmax-jvp"),
     (ranges, "exp-range"),
     (rounded_once, "round-once"),
     (two_numbers(), "exp2-identity"),
-    (two_numbers(scaled_first), "exp2-scale-first-error"),
-    (two_numbers(subtracted_first), "exp2-subtract-first-error"),
+    (two_numbers(SCALED_FIRST, 5), "exp2-scale-first-error"),
+    (two_numbers(SUBTRACTED_FIRST, 4), "exp2-subtract-first-error"),
     (rounded, "softmax-error-bound online-error-bound vjp-error-bound attention-error-bound"),
-    (of_row(H=lambda e: lambda y: np.sum(y * np.log(1 / y))), "entropy-identity"),
-    (SMOOTHED, "cross-entropy-smoothed cross-entropy-smoothed-gradient"),
-    (one_query, "attention-definition"),
+    (of_row("H = lambda y: np.sum(y * np.log(1 / y))"), "entropy-identity"),
+    (of_row("L = _cross_entropy(_smoothed)"), "cross-entropy-smoothed "
+     "cross-entropy-smoothed-gradient"),
+    (of_row("q = 1 + c; k = x / q; o = soft(x) @ v"), "attention-definition"),
     (attention(scaled=True), "attention-matrix"),
     (one_part, "attention-value"),
     (of_two_parts, "attention-merge"),
-    (whole(o=mean_of), "attention-lse-merge"),
-    (queries, "attention-jacobian attention-delta attention-lse-gradient"),
-    (
-        lambda: (Env(env.given, env.rules | {"L": loss("o")}) for env in queries()),
-        "attention-score-gradient",
-    ),
+    (whole("o = soft(x) @ v"), "attention-lse-merge"),
+    (queries(), "attention-jacobian attention-delta attention-lse-gradient"),
+    (queries("L = loss(o)"), "attention-score-gradient"),
     (attention(scaled=False), "attention-vjp"),
-    (
-        of_row(**MODIFIED),
-        "modifiers-definition softcap-derivative modifiers-scale-gradient modifiers-masked",
-    ),
-    (of_row(**SUNK), "modifiers-sink modifiers-sink-share modifiers-sink-gradient"),
-    (the_worked_example, "worked-input worked-output worked-gradient"),
-    (of_row(**ENTROPY), "entropy-terms entropy-from-summary entropy-gradient"),
-    (whole(**ENTROPY, a_=lambda e: e["_entropy"]), "entropy-merge"),
-    (
-        of_row(**DISTRIBUTION),
-        "distribution-terms cross-entropy-distribution cross-entropy-distribution-gradient",
-    ),
-    (whole(**DISTRIBUTION, a_=lambda e: e["_targets"]), "distribution-merge"),
-    (SECOND, "softmax-backward-wrt-grad softmax-backward-wrt-output"),
-    (
-        of_row(dy=lambda e: e["v"], dx=lambda e: lambda y: of_output(e, y)),
-        "softmax-backward-along-output",
-    ),
-    (
-        of_row(dz=lambda e: e["v"], dx=lambda e: e["dz"] - np.exp(e["z"]) * np.sum(e["dz"])),
-        "log-softmax-backward-wrt-output",
-    ),
-    (
-        of_row(dl=lambda e: 1.7, dx=lambda e: e["dl"] * e["y"], varphi=lambda e: e["g"] @ e["dx"]),
-        "logsumexp-backward-wrt-inputs",
-    ),
+    (of_row(MODIFIED), "modifiers-definition softcap-derivative modifiers-scale-gradient "
+     "modifiers-masked"),
+    (of_row(SUNK), "modifiers-sink modifiers-sink-share modifiers-sink-gradient"),
+    (batches(WORKED, alone=True), "worked-input worked-output worked-gradient"),
+    (of_row(ENTROPY), "entropy-terms entropy-from-summary entropy-gradient"),
+    (whole("a = d * (y @ x - m); a_ = _entropies"), "entropy-merge"),
+    (of_row(DISTRIBUTION), "distribution-terms cross-entropy-distribution "
+     "cross-entropy-distribution-gradient"),
+    (whole("nu = sum(pi); a = pi @ x - nu * m; a_ = _targets"), "distribution-merge"),
+    (of_row("dy = v; varphi = g @ _of_output(y)"), "softmax-backward-wrt-grad "
+     "softmax-backward-wrt-output"),
+    (of_row("dy = v; dx = _of_output"), "softmax-backward-along-output"),
+    (of_row("dz = v; dx = dz - np.exp(z) * np.sum(dz)"), "log-softmax-backward-wrt-output"),
+    (of_row("dl = 1.7; dx = dl * y; varphi = g @ dx"), "logsumexp-backward-wrt-inputs"),
 ]
+# fmt: on
 """What letters mean in which equations, named in the order of the pages."""
 BRACKETED = {"pair-value": "Z", "merge-value": "Z", "entropy-identity": "H", "log-softmax-jvp": "z"}
 BRACKETED |= {"softmax-backward-along-output": "dx"}
@@ -656,16 +431,11 @@ CASES = {label: cases for cases, labels in FAMILIES for label in labels.split()}
 
 
 def letters() -> set[str]:
-    """Every letter that some family binds, without what stands below it."""
-    found = set(INDICES)
-    for cases, _ in FAMILIES:
-        env = next(iter(cases()))
-        found |= env.given.keys() | env.rules.keys()
-    return {
-        re.sub(r"(hat_|bar_|tilde_)?((?:bold_)?[^_]+).*", r"\2", name)
-        for name in found
-        if name[0] != "_"
-    }
+    """Every letter that some family binds, without what it wears and what stands below it."""
+    envs = (next(iter(cases())) for cases, _ in FAMILIES)
+    found = {*INDICES}.union(*({*env, *env.rules} for env in envs))
+    bare = r"(?:hat_|bar_|tilde_)?((?:bold_)?[^_]+).*"
+    return {re.sub(bare, r"\1", name) for name in found if name[0] != "_"}
 
 
 def check(label: str, latex: str) -> None:

@@ -9,7 +9,8 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,28 +21,36 @@ INDICES = {"i": "N", "j": "N", "r": "M", "b": "B"}
 """Letters that count, and how far."""
 
 
-class Env:
-    """What letters mean: values that are given, and rules that make others of them."""
+class Unbound(FormulaError, KeyError):
+    """A letter that nothing is bound to."""
 
-    def __init__(self, given: Mapping, rules: Mapping[str, Callable], moving: bool = False):
-        self.given, self.rules, self.moving = dict(given), rules, moving
-        self.made: dict[str, Any] = {}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.given or name in self.rules
+class Env(dict):
+    """What letters mean: values that are given, and definitions in Python that make others of them.
+    In a definition other letters are names, as are the `helpers`; `gradient(of, by)` is that of
+    one letter by another."""
 
-    def __getitem__(self, name: str) -> Any:
-        if name in self.given:
-            return self.given[name]
+    helpers: ClassVar[dict] = {}
+
+    def __init__(self, given: Mapping, rules: Mapping[str, str], moving: bool = False):
+        super().__init__(given)
+        self.rules, self.moving, self.made = rules, moving, {"here": self}
+        self.made["gradient"] = lambda of, by: self.slope(lambda moved: moved[of], by)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.rules
+
+    def __missing__(self, name: str) -> Any:
         if name not in self.made:
-            if name not in self.rules:
-                raise FormulaError(f"nothing is bound to {name}")
-            self.made[name] = self.rules[name](self)
+            if name not in self.rules and name not in self.helpers:
+                raise Unbound(f"nothing is bound to {name}")
+            code = compiled(self.rules[name]) if name in self.rules else None
+            self.made[name] = eval(code, self) if code else self.helpers[name]
         return self.made[name]
 
     def but(self, moving: bool = False, **given: Any) -> "Env":
         """The same with other values; what follows from them is made again."""
-        return Env(self.given | given, self.rules, self.moving or moving)
+        return Env(dict(self) | given, self.rules, self.moving or moving)
 
     def slope(self, of: Callable[["Env"], Any], name: str, at: tuple | None = None) -> Any:
         """The derivative of a function of this environment by a letter: by an entry of it, or by
@@ -58,6 +67,11 @@ class Env:
             moved = np.array(value, complex)
             moved[() if at is None else at] += 1j * H
         return np.imag(of(self.but(moving=True, **{name: moved}))) / H
+
+
+@functools.cache
+def compiled(code: str) -> CodeType:
+    return compile(code, "<letters>", "eval")
 
 
 class Lying(np.ndarray):
@@ -258,7 +272,7 @@ def shaped(value: Any, wanted: tuple) -> Any:
 
 def counted(letter: str, over: tuple, body: tuple, env: Env) -> Any:
     """What a bound letter runs over."""
-    counts = letter in INDICES and letter not in env.given
+    counts = letter in INDICES and not dict.__contains__(env, letter)
     if ("name", letter) not in parts(body) or not (counts or over[0] == r"\in"):
         raise FormulaError(f"{letter} does not occur, does not count, or is bound twice")
     ends = [evaluate(each, env) for each in over[1:]]
