@@ -23,7 +23,7 @@ U, U16 = 2.0**-32, 2.0**-29
 
 def table(text: str) -> dict[str, str]:
     """Definitions, `name = Python`, by name."""
-    return dict(each.strip().split(" = ", 1) for each in re.split(r";\s|\n", text.strip()))
+    return dict(re.findall(r"(\S+) = (.+?)\s*(?:;\s|$)", text, re.M))
 
 
 def soft(x):
@@ -97,27 +97,21 @@ def rows() -> Iterator[dict]:
         yield given | {"x": x, "pi": random.random(len(x)), "t": t, "A": sorted({1, len(x), at})}
 
 
-def of_row(rules: str | dict = "", holds: Callable = lambda e: True) -> Callable:
+def of_row(rules: str | dict = "", holds: Callable = lambda e: True) -> Iterator[Env]:
     """Rows for which something holds, with definitions of their own."""
-    own = table(rules) if rules and isinstance(rules, str) else dict(rules or {})
-
-    def drawn() -> Iterator[Env]:
-        envs = (
-            Env({k: v for k, v in given.items() if k not in own}, ROW | own) for given in rows()
-        )
-        return filter(holds, envs)
-
-    return drawn
+    own = table(rules) if isinstance(rules, str) else rules
+    envs = (Env({k: v for k, v in given.items() if k not in own}, ROW | own) for given in rows())
+    yield from filter(holds, envs)
 
 
 def spread() -> Iterator[Env]:
     """Rows; where one entry counts alone, the lower bound is attained."""
-    return (env.but(_attained=int(np.ptp(env["x"]) > 20)) for env in of_row()())
+    return (env.but(_attained=int(np.ptp(env["x"]) > 20)) for env in of_row())
 
 
 def tiles() -> Iterator[Env]:
     """A row of which a beginning was read, and now a tile."""
-    for env in of_row()():
+    for env in of_row():
         for cut in range(1, env["N"]):
             known = {"m_old": env["m_"][cut], "d_old": env["d_"][cut], "A": [*env["x"][cut:]]}
             yield env.but(**known, m_new=env["m"], d_new=env["d"])
@@ -150,35 +144,27 @@ PAIRS = OPERATORS | table("""
 """)
 
 
-def pairs(count: int) -> Callable:
+def pairs(count: int) -> Iterator[Env]:
     """`count` pairs, the identity of the monoid among them where there are one or two."""
-
-    def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(2)
-        for number in range(8):
-            found = [(float(3 * random.normal()), 1 + random.random()) for _ in range(count)]
-            if number == 7 and count < 3:
-                found[0] = -math.inf, 0.0
-            given = {"_pairs": found}
-            for k, (m, d) in enumerate(found, 1):
-                given |= {f"m_{k}": m, f"d_{k}": d, f"P_{k}": (m, d)}
-            yield Env(given | ({"m": m, "d": d} if count == 1 else {}), PAIRS)
-
-    return drawn
+    random = np.random.default_rng(2)
+    for number in range(8):
+        found = [(float(3 * random.normal()), 1 + random.random()) for _ in range(count)]
+        if number == 7 and count < 3:
+            found[0] = -math.inf, 0.0
+        given = {"_pairs": found}
+        for k, (m, d) in enumerate(found, 1):
+            given |= {f"m_{k}": m, f"d_{k}": d, f"P_{k}": (m, d)}
+        yield Env(given | ({"m": m, "d": d} if count == 1 else {}), PAIRS)
 
 
-def collections(*sizes: int, more: tuple = ()) -> Callable:
+def collections(*sizes: int, more: tuple = ()) -> Iterator[Env]:
     """Collections of numbers, with repetitions."""
-
-    def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(3)
-        for many in itertools.product(sizes, repeat=3):
-            a, b, c = ([*map(float, random.integers(-3, 4, size=n) / 2)] for n in many)
-            given = {"A": a, "A_1": a, "A_2": b, "A_": family((a, b, c)), "m": 1.5, "d": 2.5}
-            yield Env(given, PAIRS)
-        yield from (Env({"A": each}, PAIRS) for each in more)
-
-    return drawn
+    random = np.random.default_rng(3)
+    for many in itertools.product(sizes, repeat=3):
+        a, b, c = ([*map(float, random.integers(-3, 4, size=n) / 2)] for n in many)
+        given = {"A": a, "A_1": a, "A_2": b, "A_": family((a, b, c)), "m": 1.5, "d": 2.5}
+        yield Env(given, PAIRS)
+    yield from (Env({"A": each}, PAIRS) for each in more)
 
 
 def corners() -> Iterator[Env]:
@@ -186,28 +172,22 @@ def corners() -> Iterator[Env]:
         yield Env({"m": m, "x": x}, PAIRS)
 
 
-def whole(rules: str, count: int | None = None) -> Callable:
+def whole(rules: str, count: int | None = None) -> Iterator[Env]:
     """A row with values and a target, cut into parts that are not empty: what is known of each, and
     of all."""
-
-    def drawn() -> Iterator[Env]:
-        for env in of_row(table(f"{rules}; _merge = merged"))():
-            for parts in {1, min(2, env["N"]), min(3, env["N"])} & (
-                {count} if count else {1, 2, 3}
-            ):
-                cut = [*map(np.array, np.array_split(np.arange(env["N"]), parts))]
-                x, v, pi = ([env[name][at] for at in cut] for name in ("x", "v", "pi"))
-                known = {"m_": map(largest, x), "d_": map(total, x), "ell_": map(log_sum, x)}
-                known |= {"o_": (soft(a) @ b for a, b in zip(x, v)), "nu_": map(sum, pi)}
-                known |= {"_entropies": (np.exp(a - max(a)) @ (a - max(a)) for a in x)}
-                known |= {"_targets": (q @ (a - max(a)) for q, a in zip(pi, x))}
-                yield env.but(B=parts, **{name: family(each) for name, each in known.items()})
-
-    return drawn
+    for env in of_row(table(f"{rules}; _merge = merged")):
+        for parts in {1, min(2, env["N"]), min(3, env["N"])} & ({count} if count else {1, 2, 3}):
+            cut = [*map(np.array, np.array_split(np.arange(env["N"]), parts))]
+            x, v, pi = ([env[name][at] for at in cut] for name in ("x", "v", "pi"))
+            known = {"m_": map(largest, x), "d_": map(total, x), "ell_": map(log_sum, x)}
+            known |= {"o_": (soft(a) @ b for a, b in zip(x, v)), "nu_": map(sum, pi)}
+            known |= {"_entropies": (np.exp(a - max(a)) @ (a - max(a)) for a in x)}
+            known |= {"_targets": (q @ (a - max(a)) for q, a in zip(pi, x))}
+            yield env.but(B=parts, **{name: family(each) for name, each in known.items()})
 
 
 def of_two_parts() -> Iterator[Env]:
-    for env in whole("a = d * o; o = soft(x) @ v", 2)():
+    for env in whole("a = d * o; o = soft(x) @ v", 2):
         for k in (1, 2):
             env |= {f"{name}_{k}": env[f"{name}_"][k] for name in "md"}
             env |= {f"a_{k}": env["d_"][k] * env["o_"][k]}
@@ -216,7 +196,7 @@ def of_two_parts() -> Iterator[Env]:
 
 def one_part() -> Iterator[Env]:
     """Some of the keys."""
-    for env in of_row("a = d * (soft(x[_at]) @ v[_at]); _at = np.array(A) - 1")():
+    for env in of_row("a = d * (soft(x[_at]) @ v[_at]); _at = np.array(A) - 1"):
         x = env["x"][env["_at"]]
         yield env.but(m=largest(x), d=total(x))
 
@@ -241,44 +221,32 @@ QUERY = table("""
 SIZES = ((1, 1, 1), (1, 3, 2), (2, 3, 4), (3, 2, 1), (2, 1, 3))
 
 
-def batches(rules: str = "", alone: bool = False) -> Callable:
+def batches(rules: str = "", alone: bool = False) -> Iterator[Env]:
     """Matrices of rows, with targets; the worked example, or others too."""
-
-    def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(4)
-        for x in (worked.X, *(() if alone else (random.normal(size=size[:2]) for size in SIZES))):
-            targets = family(map(int, random.integers(1, x.shape[1] + 1, size=len(x))))
-            given = {"X": x, "t_": targets} | ({"dY": worked.DY} if alone else {})
-            yield Env(given, BATCH | (table(rules) if rules else {}))
-
-    return drawn
+    random = np.random.default_rng(4)
+    for x in (worked.X, *(() if alone else (random.normal(size=size[:2]) for size in SIZES))):
+        targets = family(map(int, random.integers(1, x.shape[1] + 1, size=len(x))))
+        given = {"X": x, "t_": targets} | ({"dY": worked.DY} if alone else {})
+        yield Env(given, BATCH | table(rules))
 
 
-def attention(scaled: bool) -> Callable:
+def attention(scaled: bool) -> Iterator[Env]:
     """Queries, keys and values; scores by 1/√D, or by a factor of any size."""
-
-    def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(5)
-        for n_queries, n_keys, depth in SIZES:
-            q, (k, v) = (
-                random.normal(size=(n_queries, depth)),
-                random.normal(size=(2, n_keys, depth)),
-            )
-            alpha = 1 / math.sqrt(depth) if scaled else random.uniform(0.5, 2)
-            yield Env({"Q": q, "K": k, "V": v, "alpha": float(alpha)}, ATTENTION)
-
-    return drawn
+    random = np.random.default_rng(5)
+    for n_queries, n_keys, depth in SIZES:
+        q, (k, v) = (
+            random.normal(size=(n_queries, depth)),
+            random.normal(size=(2, n_keys, depth)),
+        )
+        alpha = 1 / math.sqrt(depth) if scaled else random.uniform(0.5, 2)
+        yield Env({"Q": q, "K": k, "V": v, "alpha": float(alpha)}, ATTENTION)
 
 
-def queries(rules: str = "s = y @ dy") -> Callable:
+def queries(rules: str = "s = y @ dy") -> Iterator[Env]:
     """Values of several components."""
-
-    def drawn() -> Iterator[Env]:
-        random = np.random.default_rng(6)
-        for env in of_row(QUERY | table(rules))():
-            yield env.but(v=random.normal(size=(env["N"], int(random.integers(1, 4)))))
-
-    return drawn
+    random = np.random.default_rng(6)
+    for env in of_row(QUERY | table(rules)):
+        yield env.but(v=random.normal(size=(env["N"], int(random.integers(1, 4)))))
 
 
 # --- rounding: each error as large as it may be, in the direction that adds up --------------------
@@ -324,17 +292,13 @@ def rounded_once() -> Iterator[Env]:
         yield Env(given | errors | {"_attained": int(share)}, ONCE)
 
 
-def two_numbers(computed: str = "lambda: f", count: int = 0) -> Callable:
+def two_numbers(computed: str = "lambda: f", count: int = 0) -> Iterator[Env]:
     """An entry and a maximum, each at some distance from 0 and from the other."""
     rules = NUMBERS | {"hat_f": f"largest_error({computed}, f, {count})"}
-
-    def drawn() -> Iterator[Env]:
-        for m, t, gamma in itertools.product((-3.0, 0.0, 7.0), (0.0, -2.5, -9.0), (0.3, 1.5)):
-            for slack in (1, 2):
-                numbers = {"x": m + t, "m": m, "gamma": gamma, "u": slack * U}
-                yield Env(numbers | {"_attained": slack % 2}, rules)
-
-    return drawn
+    for m, t, gamma in itertools.product((-3.0, 0.0, 7.0), (0.0, -2.5, -9.0), (0.3, 1.5)):
+        for slack in (1, 2):
+            numbers = {"x": m + t, "m": m, "gamma": gamma, "u": slack * U}
+            yield Env(numbers | {"_attained": slack % 2}, rules)
 
 
 def ranges() -> Iterator[Env]:
@@ -349,74 +313,70 @@ EXTREME = ([-math.inf, -math.inf], [1.0, math.inf])
 WORKED = "dX = here.slope(lambda moved: np.sum(dY * moved['Y']), 'X')"
 # fmt: off
 FAMILIES: list[tuple[Callable[[], Iterator[Env]], str]] = [
-    (
-        of_row(),
-        """
-        softmax-definition softmax-sums-to-one softmax-ratio softmax-shift-invariance
-        softmax-temperature softmax-safe sum-of-exponentials lse-definition lse-shift
-        softmax-from-lse log-softmax-definition online-invariant online-start online-m
-        online-derivation online-d online-output softmax-jacobian-definition
-        softmax-quotient-rule softmax-jacobian-diagonal softmax-jacobian-off-diagonal
-        softmax-jacobian-cases softmax-jacobian-delta softmax-jacobian-matrix logsumexp-gradient
-        softmax-log-derivative log-derivative-identity log-softmax-jacobian jacobian-symmetric
-        jacobian-row-sums jacobian-variance jacobian-eigenvalue-bound lse-hessian vjp-chain-rule
-        vjp-transpose softmax-vjp-derivation softmax-vjp vjp-sum-zero vjp-shift-invariance
-        softmax-jvp logsumexp-jvp z-loss-gradient attention-accumulator attention-invariant
-        attention-derivation attention-o entropy-definition log-probability
-        log-probability-gradient softmax-backward-form
-        """,
-    ),
-    (of_row(holds=lambda e: e["N"] == 2), "softmax-sigmoid"),
+    (of_row, """
+     softmax-definition softmax-sums-to-one softmax-ratio softmax-shift-invariance
+     softmax-temperature softmax-safe sum-of-exponentials lse-definition lse-shift
+     softmax-from-lse log-softmax-definition online-invariant online-start online-m
+     online-derivation online-d online-output softmax-jacobian-definition
+     softmax-quotient-rule softmax-jacobian-diagonal softmax-jacobian-off-diagonal
+     softmax-jacobian-cases softmax-jacobian-delta softmax-jacobian-matrix logsumexp-gradient
+     softmax-log-derivative log-derivative-identity log-softmax-jacobian jacobian-symmetric
+     jacobian-row-sums jacobian-variance jacobian-eigenvalue-bound lse-hessian vjp-chain-rule
+     vjp-transpose softmax-vjp-derivation softmax-vjp vjp-sum-zero vjp-shift-invariance
+     softmax-jvp logsumexp-jvp z-loss-gradient attention-accumulator attention-invariant
+     attention-derivation attention-o entropy-definition log-probability
+     log-probability-gradient softmax-backward-form"""),
+    (lambda: of_row(holds=lambda e: e["N"] == 2), "softmax-sigmoid"),
     (spread, "softmax-denominator-bounds lse-bounds"),
-    (batches(), "softmax-batch softmax-vjp-batch attention-recompute"),
+    (lambda: batches(), "softmax-batch softmax-vjp-batch attention-recompute"),
     (tiles, "online-tile"),
-    (collections(0, 1, 3), "pair-of-set pair-value merge-union merge-any-order"),
-    (pairs(2), "merge merge-value merge-commutative"),
-    (of_row("_merge = merged"), "online-as-merge"),
-    (pairs(3), "merge-associative merge-associative-left merge-associative-right"),
-    (pairs(1), "merge-identity"),
+    (lambda: collections(0, 1, 3), "pair-of-set pair-value merge-union merge-any-order"),
+    (lambda: pairs(2), "merge merge-value merge-commutative"),
+    (lambda: of_row("_merge = merged"), "online-as-merge"),
+    (lambda: pairs(3), "merge-associative merge-associative-left merge-associative-right"),
+    (lambda: pairs(1), "merge-identity"),
     (corners, "merge-corner"),
-    (collections(0, 1, 3, more=EXTREME), "lse-from-summary"),
-    (collections(1, 3), "lse-merge lse-merge-gradient"),
-    (of_row(holds=lambda e: np.ptp(e["x"]) < 20), "jacobian-rank"),
-    (of_row("L = loss(ell)"), "logsumexp-vjp"),
-    (of_row("L = loss(z)"), "log-softmax-vjp"),
-    (of_row("L = _cross_entropy(_one_hot)"), "cross-entropy-definition cross-entropy-gradient "
-     "cross-entropy-from-summary"),
-    (of_row("pi = soft(g); L = _cross_entropy(pi)"), "cross-entropy-soft-gradient"),
-    (batches(MEAN_LOSS), "cross-entropy-gradient-batch"),
-    (of_row("z = lambda t: np.log(soft(t))"), "log-softmax-jvp"),
+    (lambda: collections(0, 1, 3, more=EXTREME), "lse-from-summary"),
+    (lambda: collections(1, 3), "lse-merge lse-merge-gradient"),
+    (lambda: of_row(holds=lambda e: np.ptp(e["x"]) < 20), "jacobian-rank"),
+    (lambda: of_row("L = loss(ell)"), "logsumexp-vjp"),
+    (lambda: of_row("L = loss(z)"), "log-softmax-vjp"),
+    (lambda: of_row("L = _cross_entropy(_one_hot)"), "cross-entropy-definition "
+     "cross-entropy-gradient cross-entropy-from-summary"),
+    (lambda: of_row("pi = soft(g); L = _cross_entropy(pi)"), "cross-entropy-soft-gradient"),
+    (lambda: batches(MEAN_LOSS), "cross-entropy-gradient-batch"),
+    (lambda: of_row("z = lambda t: np.log(soft(t))"), "log-softmax-jvp"),
     (ranges, "exp-range"),
     (rounded_once, "round-once"),
-    (two_numbers(), "exp2-identity"),
-    (two_numbers(SCALED_FIRST, 5), "exp2-scale-first-error"),
-    (two_numbers(SUBTRACTED_FIRST, 4), "exp2-subtract-first-error"),
+    (lambda: two_numbers(), "exp2-identity"),
+    (lambda: two_numbers(SCALED_FIRST, 5), "exp2-scale-first-error"),
+    (lambda: two_numbers(SUBTRACTED_FIRST, 4), "exp2-subtract-first-error"),
     (rounded, "softmax-error-bound online-error-bound vjp-error-bound attention-error-bound"),
-    (of_row("H = lambda y: np.sum(y * np.log(1 / y))"), "entropy-identity"),
-    (of_row("L = _cross_entropy(_smoothed)"), "cross-entropy-smoothed "
+    (lambda: of_row("H = lambda y: np.sum(y * np.log(1 / y))"), "entropy-identity"),
+    (lambda: of_row("L = _cross_entropy(_smoothed)"), "cross-entropy-smoothed "
      "cross-entropy-smoothed-gradient"),
-    (of_row("q = 1 + c; k = x / q; o = soft(x) @ v"), "attention-definition"),
-    (attention(scaled=True), "attention-matrix"),
+    (lambda: of_row("q = 1 + c; k = x / q; o = soft(x) @ v"), "attention-definition"),
+    (lambda: attention(scaled=True), "attention-matrix"),
     (one_part, "attention-value"),
     (of_two_parts, "attention-merge"),
-    (whole("o = soft(x) @ v"), "attention-lse-merge"),
-    (queries(), "attention-jacobian attention-delta attention-lse-gradient"),
-    (queries("L = loss(o)"), "attention-score-gradient"),
-    (attention(scaled=False), "attention-vjp"),
-    (of_row(MODIFIED), "modifiers-definition softcap-derivative modifiers-scale-gradient "
+    (lambda: whole("o = soft(x) @ v"), "attention-lse-merge"),
+    (lambda: queries(), "attention-jacobian attention-delta attention-lse-gradient"),
+    (lambda: queries("L = loss(o)"), "attention-score-gradient"),
+    (lambda: attention(scaled=False), "attention-vjp"),
+    (lambda: of_row(MODIFIED), "modifiers-definition softcap-derivative modifiers-scale-gradient "
      "modifiers-masked"),
-    (of_row(SUNK), "modifiers-sink modifiers-sink-share modifiers-sink-gradient"),
-    (batches(WORKED, alone=True), "worked-input worked-output worked-gradient"),
-    (of_row(ENTROPY), "entropy-terms entropy-from-summary entropy-gradient"),
-    (whole("a = d * (y @ x - m); a_ = _entropies"), "entropy-merge"),
-    (of_row(DISTRIBUTION), "distribution-terms cross-entropy-distribution "
+    (lambda: of_row(SUNK), "modifiers-sink modifiers-sink-share modifiers-sink-gradient"),
+    (lambda: batches(WORKED, alone=True), "worked-input worked-output worked-gradient"),
+    (lambda: of_row(ENTROPY), "entropy-terms entropy-from-summary entropy-gradient"),
+    (lambda: whole("a = d * (y @ x - m); a_ = _entropies"), "entropy-merge"),
+    (lambda: of_row(DISTRIBUTION), "distribution-terms cross-entropy-distribution "
      "cross-entropy-distribution-gradient"),
-    (whole("nu = sum(pi); a = pi @ x - nu * m; a_ = _targets"), "distribution-merge"),
-    (of_row("dy = v; varphi = g @ _of_output(y)"), "softmax-backward-wrt-grad "
+    (lambda: whole("nu = sum(pi); a = pi @ x - nu * m; a_ = _targets"), "distribution-merge"),
+    (lambda: of_row("dy = v; varphi = g @ _of_output(y)"), "softmax-backward-wrt-grad "
      "softmax-backward-wrt-output"),
-    (of_row("dy = v; dx = _of_output"), "softmax-backward-along-output"),
-    (of_row("dz = v; dx = dz - np.exp(z) * np.sum(dz)"), "log-softmax-backward-wrt-output"),
-    (of_row("dl = 1.7; dx = dl * y; varphi = g @ dx"), "logsumexp-backward-wrt-inputs"),
+    (lambda: of_row("dy = v; dx = _of_output"), "softmax-backward-along-output"),
+    (lambda: of_row("dz = v; dx = dz - np.exp(z) * np.sum(dz)"), "log-softmax-backward-wrt-output"),
+    (lambda: of_row("dl = 1.7; dx = dl * y; varphi = g @ dx"), "logsumexp-backward-wrt-inputs"),
 ]
 # fmt: on
 """What letters mean in which equations, named in the order of the pages."""

@@ -67,7 +67,7 @@ def test_each_label_is_bound_once_and_stands_on_a_page():
 
 
 def test_letters_mean_what_they_mean_in_pytorch():
-    for env in of_row()():
+    for env in of_row():
         x = torch.tensor(env["x"], requires_grad=True)
         y = torch.softmax(x, 0)
         (dx,) = torch.autograd.grad(y, x, torch.tensor(env["dy"]))
@@ -111,7 +111,7 @@ def rounded(f, t):
 
 def test_the_transpose_is_meant_where_a_jacobian_is_not_symmetric():
     """That of log-softmax: `vjp-transpose`."""
-    for env in of_row()():
+    for env in of_row():
         x, dz = torch.tensor(env["x"], requires_grad=True), env["w"]
         jacobian = env.slope(lambda moved: moved["z"], "x")
         (torch.log_softmax(x, 0) @ torch.tensor(dz)).backward()
