@@ -151,44 +151,27 @@ def projector(basis: np.ndarray) -> np.ndarray:
     return basis @ np.linalg.pinv(basis)
 
 
-def rank(matrix: np.ndarray) -> int:
-    return np.linalg.matrix_rank(matrix, rtol=1e-9)
-
-
-OPERATIONS: dict[str, Callable] = {
-    "add": plus,
-    "sub": lambda a, b: plus(a, -b),
-    "neg": lambda a: -a,
-    "mul": times,
-    "dot": lambda a, b: number(a) * b,
+OPERATIONS: dict[str, Callable] = {"add": plus, "sub": lambda a, b: plus(a, -b), "mul": times}
+OPERATIONS |= {"neg": lambda a: -a, "dot": lambda a, b: number(a) * b, "bracket": lambda a: a}
+OPERATIONS |= {"div": lambda a, b: a / number(b), "pow": lambda a, b: number(a) ** number(b)}
+OPERATIONS |= {"tuple": lambda *parts: parts, "shape": lambda *sizes: sizes}
+OPERATIONS |= {
     "odot": lambda a, b: np.multiply(*alike(a, b)),
     "oslash": lambda a, b: np.divide(*alike(a, b)),
-    "div": lambda a, b: a / number(b),
-    "pow": lambda a, b: number(a) ** number(b),
     "exp": lambda e, a: np.exp(number(a, row=True)),
     "T": lambda a: a.reshape(-1, 1).T.view(Lying) if np.ndim(a) == 1 else a.T,
     "abs": lambda a: a if np.real(number(a)) >= 0 else -a,
     "norm": lambda a: np.sqrt(np.sum(a**2)),
     "inner": lambda a, b: np.sum(np.multiply(*alike(number(a, row=True), b))),
-    "bracket": lambda a: a,
-    "tuple": lambda *parts: parts,
-    "shape": lambda *sizes: sizes,
-    "uplus2": lambda a, b: [*a, *b],
     "uplus": lambda *parts: [each for part in parts for each in part],
     "sum": lambda *terms: functools.reduce(plus, terms) if terms else 0.0,
     "max": lambda *values: largest([number(each) for each in values]),
     "min": lambda *values: -largest([-number(each) for each in values]),
-    "pmatrix": lambda *rows: np.array(rows),
 }
-FUNCTIONS: dict[str, Callable] = {
-    "log": lambda a: np.log(number(a, row=True)),
-    "tanh": lambda a: np.tanh(number(a)),
-    "sqrt": lambda a: np.sqrt(number(a)),
-    "exp": np.exp,
-    "max": largest,
-    "rank": rank,
-    "null": lambda a: projector(np.linalg.svd(a)[2][rank(a) :].T),
-}
+FUNCTIONS: dict[str, Callable] = {"log": lambda a: np.log(number(a, row=True)), "exp": np.exp}
+FUNCTIONS |= {"tanh": lambda a: np.tanh(number(a)), "sqrt": lambda a: np.sqrt(number(a))}
+FUNCTIONS |= {"max": largest, "rank": lambda a: np.linalg.matrix_rank(a, rtol=1e-9)}
+FUNCTIONS |= {"null": lambda a: projector(np.linalg.svd(a)[2][FUNCTIONS["rank"](a) :].T)}
 
 
 def free(tree: Any) -> set[str]:
@@ -201,11 +184,12 @@ def free(tree: Any) -> set[str]:
     return set().union(*map(free, tree)) if isinstance(tree, tuple) else set()
 
 
-def parts(tree: Any) -> Iterator[Any]:
-    """A tree and everything in it."""
-    yield tree
-    for part in tree if isinstance(tree, tuple | list) else ():
-        yield from parts(part)
+def within(tree: Any, kind: str) -> list[tuple]:
+    """The trees of one kind in a tree."""
+    if not isinstance(tree, tuple | list):
+        return []
+    inside = [each for part in tree for each in within(part, kind)]
+    return [tree, *inside] if tree[:1] == (kind,) else inside
 
 
 def evaluate(tree: tuple, env: Env) -> Any:
@@ -227,9 +211,8 @@ def evaluate(tree: tuple, env: Env) -> Any:
             return env[f"{base}_{key}"]
         case ("sub", owner, _, at):
             family = f"{owner[1]}_" if owner[0] == "name" else ""
-            return entry(
-                env[family] if family in env else value(owner), [*map(integer, map(value, at))]
-            )
+            owner = env[family] if family in env else value(owner)
+            return entry(owner, [integer(value(each)) for each in at])
         case ("call", name, *arguments):
             return env[name](*map(value, arguments))
         case ("fn", name, argument):
@@ -237,9 +220,8 @@ def evaluate(tree: tuple, env: Env) -> Any:
         case ("oplus2", a, b):
             return env["_merge"](value(a), value(b))
         case ("big", kind, letter, over, body):
-            found = [
-                evaluate(body, env.but(**{letter: n})) for n in counted(letter, over, body, env)
-            ]
+            over = counted(letter, over, body, env)
+            found = [evaluate(body, env.but(**{letter: each})) for each in over]
             if kind == "oplus":
                 return functools.reduce(env["_merge"], found)
             return OPERATIONS[kind](*found)
@@ -273,7 +255,7 @@ def shaped(value: Any, wanted: tuple) -> Any:
 def counted(letter: str, over: tuple, body: tuple, env: Env) -> Any:
     """What a bound letter runs over."""
     counts = letter in INDICES and not dict.__contains__(env, letter)
-    if ("name", letter) not in parts(body) or not (counts or over[0] == r"\in"):
+    if ("name", letter) not in within(body, "name") or not (counts or over[0] == r"\in"):
         raise FormulaError(f"{letter} does not occur, does not count, or is bound twice")
     ends = [evaluate(each, env) for each in over[1:]]
     match over[0]:
@@ -302,9 +284,8 @@ def partial(letters: tuple, body: tuple, env: Env) -> Any:
             return env.slope(functools.partial(evaluate, body), name, by)
         case ("call", _, ("sub", ("name", base), key, _)):
             name = f"{base}_{key}"
-            return np.divide(
-                *(env.slope(functools.partial(evaluate, of), name) for of in (body, inner))
-            )
+            changes = (env.slope(functools.partial(evaluate, of), name) for of in (body, inner))
+            return np.divide(*changes)
     raise FormulaError(f"no derivative by {inner}")
 
 
@@ -324,9 +305,7 @@ def agree(a: Any, b: Any, near: float = 1e-9) -> bool:
 
 def shown(value: Any, wanted: Any, tree: tuple) -> bool:
     """Whether numbers are those that stand there, to their last digit."""
-    digits = [
-        each[1] for each in parts(tree) if isinstance(each, tuple) and each[:1] == ("number",)
-    ]
+    digits = [digits for _, digits in within(tree, "number")]
     if np.shape(value) != np.shape(wanted) or len(digits) != np.size(wanted):
         raise FormulaError("only numbers that stand there are approximate")
     places = np.reshape([len(each.partition(".")[2]) for each in digits], np.shape(wanted))
@@ -353,8 +332,7 @@ def holds(condition: tuple, env: Env) -> bool:
         case "≈":
             return shown(value, wanted, right)
         case "=":
-            twice = any(each[:1] == ("partial",) and len(each[1]) > 1
-                        for each in parts((left, right)) if isinstance(each, tuple))  # fmt: skip
+            twice = any(len(letters) > 1 for _, letters, _ in within(condition, "partial"))
             return agree(value, wanted, 1e-6 if twice else 1e-9)
     low, high = (value, wanted) if relation == "≤" else (wanted, value)
     return bool(number(low) <= number(high) + 1e-6 * abs(high) + 1e-12)
@@ -369,9 +347,8 @@ class Check:
         self.taken: set[int] = set()
         for statement in self.statements:
             for sides, _ in statement.chains:
-                found = [
-                    free(s) for s in sides if s[0] != "number" and ("name", "bb_R") not in parts(s)
-                ]
+                said = [s for s in sides if s[0] != "number" and "bb_R" not in str(s)]
+                found = [free(side) for side in said]
                 if any(each != found[0] for each in found):
                     raise FormulaError(f"sides with different indices: {found}")
 
@@ -392,12 +369,8 @@ class Check:
                 if any(gap > 1e-5 for (_, _, k), gap in self.gaps.items() if k < attained):
                     raise FormulaError("a bound that this case should attain")
                 self.gaps |= {at: min(gap, self.gaps.get(at, 1)) for at, gap in gaps.items()}
-        cases = [
-            each[1:]
-            for each in parts(self.statements)
-            if isinstance(each, tuple) and each[:1] == ("cases",)
-        ]
-        missed = [row for rows in cases for row in rows if id(row) not in self.taken]
+        rows = [row for _, *rows in within(self.statements, "cases") for row in rows]
+        missed = [row for row in rows if id(row) not in self.taken]
         loose = [gap for gap in self.gaps.values() if gap > self.near]
         if loose or missed or len(said) < len(self.statements):
             raise FormulaError(f"loose bounds {loose}, cases that never come {missed}")
