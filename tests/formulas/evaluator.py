@@ -45,7 +45,10 @@ class Env(dict):
             if name not in self.rules and name not in self.helpers:
                 raise Unbound(f"nothing is bound to {name}")
             code = compiled(self.rules[name]) if name in self.rules else None
-            self.made[name] = eval(code, self) if code else self.helpers[name]
+            try:
+                self.made[name] = eval(code, self) if code else self.helpers[name]
+            except NameError as error:
+                raise Unbound(f"{name} needs a letter that has no binding: {error}") from error
         return self.made[name]
 
     def but(self, moving: bool = False, **given: Any) -> "Env":
