@@ -83,10 +83,16 @@ NOTICED_BY_TESTS = {
         "whole_sections",
     ),
     "an equation without a test": Mistake(
-        replace("tests/site/test_equations.py", '"vjp-chain-rule"', '"vjp-chain"'),
+        replace("tests/formulas/bindings.py", r"\bvjp-chain-rule\b", "vjp-chain"),
         r"vjp-chain-rule has no test in",
         "tests/site/test_site.py",
         "every_equation_has_a_test",
+    ),
+    "a sign in a formula": Mistake(
+        replace("docs/math/vjp.md", r"(\\odot \\bigl\( \\mathit\{dy\}) -", r"\1 +"),
+        r"statement 1 does not hold at[\s\S]*?FAILED [^\n]*test_equation\[softmax-vjp-vjp",
+        "tests/site/test_equations.py",
+        "test_equation and softmax-vjp-vjp",
     ),
     "a typed measurement": Mistake(
         replace(PAGE, r"\Z", "\nIt is 1.4× faster.\n"),
