@@ -2,17 +2,19 @@
 #   make quick   before a commit: style, spelling, sizes, and the tests of what changed
 #   make format  mend style, order of imports and spelling
 #   make test    every test, doctest and snippet on the CPU (or the GPU, if there is one)
+#   make fuzz    calls drawn at random, an hour at most; SEED=… for others
 #   make serve   the site on http://127.0.0.1:8000
 
 PYTHON ?= python3
 PY := .venv/bin/python
+SEED ?= 0
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export NO_MKDOCS_2_WARNING = 1
 
 TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests tools
 PYTEST = $(PY) -m pytest --numprocesses=auto --dist=worksteal
 
-.PHONY: serve build test quick format size regenerate lint clean
+.PHONY: serve build test fuzz quick format size regenerate lint clean
 
 serve: .venv/.docs
 	$(PY) -m mkdocs serve
@@ -22,6 +24,10 @@ build: .venv/.docs
 
 test: .venv/.test
 	$(PYTEST)
+
+fuzz: .venv/.test
+	TRITON_INTERPRET=1 PYTHONPATH=src:tests $(PY) tests/fuzz.py eager operators --seed $(SEED)
+	TRITON_INTERPRET=0 PYTHONPATH=src:tests $(PY) tests/fuzz.py compiled dtensor trl transformers --seed $(SEED)
 
 quick: .venv/.test size
 	$(PY) -m ruff check .
@@ -60,6 +66,6 @@ clean:
 	$(PIP) -r requirements-docs.txt
 	touch $@
 
-.venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt constraints.txt
-	$(PIP) -r requirements-test.txt
+.venv/.test: .venv/bin/python pyproject.toml requirements-docs.txt requirements-test.txt requirements-all.txt constraints.txt
+	$(PIP) -r requirements-all.txt
 	touch $@ .venv/.docs

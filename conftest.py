@@ -5,6 +5,8 @@
   its module's globals: what runs is the kernel that ships.
 * `pycon` fences are doctests: the output a page shows is compared.
 * Fences in tabs, admonitions and details are collected too.
+* Where not all of `requirements-all.txt` is installed, what imports a package that is not there is
+  skipped and says so.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import io
 import linecache
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import markdown
@@ -118,6 +121,15 @@ class Fence(DefaultRunner):
         super().runtest(test, args, **kwargs)
 
 
+class Examples(doctest.DocTestRunner):
+    """Those of a session; a package that is not there ends it."""
+
+    def report_unexpected_exception(self, out, test, example, exc_info):
+        if isinstance(exc_info[1], ModuleNotFoundError):
+            raise exc_info[1]
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
 @register_runner()
 class Session(Fence):
     """Run a `pycon` fence as a doctest, after the Python fence it continues, if any."""
@@ -133,7 +145,7 @@ class Session(Fence):
             padding + test.source[start.start() :], args, name, name, 0
         )
         report: list[str] = []
-        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+        runner = Examples(optionflags=doctest.ELLIPSIS, verbose=False)
         if runner.run(session, out=report.append, clear_globs=False).failed:
             raise AssertionError("\n" + "".join(report))
 
@@ -146,6 +158,54 @@ def kernel_on_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["write_tree.py", "kernel", "--owner", "you"])
     write_tree.main()
+
+
+def lacks_packages() -> bool:
+    """Whether a package is missing that only `make test` and CI install; they skip nothing."""
+    listed = [ROOT / f"requirements-{name}.txt" for name in ("docs", "all")]
+    text = "\n".join(path.read_text("utf8") for path in listed)
+    try:
+        for name in re.findall(r"^\w[\w-]*", text, re.M):
+            metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return True
+    return False
+
+
+def needed(error: BaseException | None) -> str | None:
+    """Why a test that ended in an error is skipped, if it is for want of a package."""
+    if not isinstance(error, ModuleNotFoundError) or not lacks_packages():
+        return None
+    name = (error.name or "").partition(".")[0]
+    ours = any((ROOT / part / name).exists() for part in ("", "src", "tests"))
+    return None if ours else f"needs {name}: pip install -r requirements-all.txt"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Skip a module that imports a missing package."""
+    report = yield
+    error = report.call.excinfo.value if report.failed else None
+    if reason := needed(error.__cause__ or error if error else None):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, reason)
+        # What pytest has begun to import it leaves half done, for the next module to find.
+        for name, module in list(sys.modules.items()):
+            if getattr(module, "__file__", None) == str(collector.path):
+                del sys.modules[name]
+    return report
+
+
+def _skipping():
+    """Skip a test, or a fence, that imports a missing package."""
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        if reason := needed(error):
+            pytest.skip(reason)
+        raise
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest.hookimpl(wrapper=True)(_skipping)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,7 +13,7 @@ from softmax_site.build import (  # noqa: E402, F401
     on_nav,
     on_page_content,
     on_page_context,
-    on_page_markdown,
+    on_post_build,
     on_post_page,
     on_post_template,
     on_startup,

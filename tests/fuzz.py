@@ -6,6 +6,8 @@ which the message of a mismatch names: `--seed THAT --calls 1` repeats it.
 """
 
 import argparse
+import functools
+import math
 import random
 import sys
 import time
@@ -37,11 +39,22 @@ class Call(NamedTuple):
     tensors: tuple[Tensor, ...]
 
 
-def results_of(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """The results, and the gradients of one number that depends on all of them."""
-    leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+def whole(t: Any) -> Tensor:
+    return t.full_tensor() if hasattr(t, "full_tensor") else t
+
+
+def results_of(
+    function: Callable[..., Any],
+    tensors: tuple[Tensor, ...],
+    place: Callable[[Tensor], Tensor] = lambda x: x,
+) -> list[Tensor]:
+    """The results, and the gradients of one number that depends on all of them; `place` makes the
+    first of the tensors a sharded one."""
+    x, *others = tensors
+    leaves = [place(x.detach().clone()), *[t.detach().clone() for t in others]]
+    leaves = [leaf.requires_grad_(t.requires_grad) for leaf, t in zip(leaves, tensors, strict=True)]
     found = function(*leaves)
-    found = [*found] if isinstance(found, (tuple, list)) else [found]
+    found = [*map(whole, found if isinstance(found, (tuple, list)) else [found])]
     given = [t for t in leaves if t.requires_grad]
     live = [y for y in found if y.requires_grad]
     if not live:
@@ -49,8 +62,11 @@ def results_of(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> lis
     weights = [torch.linspace(0.5, 1.5, y.numel(), dtype=torch.float64) for y in live]
     total = sum((y.double().reshape(-1) * w).sum() for y, w in zip(live, weights, strict=True))
     gradients = torch.autograd.grad(total, given, allow_unused=True)
-    zeros = [torch.zeros_like(t) if g is None else g for g, t in zip(gradients, given, strict=True)]
-    return [*[y.detach() for y in found], *zeros]
+    gradients = [
+        whole(torch.zeros_like(t) if g is None else g)
+        for g, t in zip(gradients, given, strict=True)
+    ]
+    return [*[y.detach() for y in found], *gradients]
 
 
 def compare(found: list[Tensor], wanted: list[Tensor], dtype: torch.dtype) -> None:
@@ -216,7 +232,7 @@ def operators(r: Draw) -> str:
         ("cross_entropy", lambda x: functional.cross_entropy(x, torch.zeros_like(x).softmax(1))),
         ("attention", lambda x: functional.scaled_dot_product_attention(x, x, x)),
         ("softmin", lambda x: functional.softmin(x, dim)),
-        ("classes", lambda x: functional.cross_entropy(x.flatten(1), x.new_zeros(len(x)).long())),
+        ("classes", lambda x: functional.cross_entropy(x[0], torch.tensor([0, 1, 2, 3]))),
         ("vmap", torch.vmap(lambda x: x.softmax(0))),
     ])  # fmt: skip
     wanted = results_of(function, (x,))
@@ -257,7 +273,7 @@ def transformers(r: Draw) -> str:
     items = r.choice([None, 7, 3.0, torch.tensor(5), torch.tensor([5]), torch.tensor([[5], [7]])])
     if r.random() < 0.7:
         dtype = r.choice([torch.float32, torch.bfloat16])
-        x = r.tensor(r.choice([1, 2]), 6, 11, dtype=dtype).requires_grad_()
+        x = r.tensor(r.choice([1, 2]), 6, 11, dtype=dtype).contiguous().requires_grad_()
         labels = r.classes(11, len(x), 6, ignored=True)
         functions = [
             lambda x, f=f: f(x, labels, 11, num_items_in_batch=items)
@@ -300,32 +316,26 @@ def transformers(r: Draw) -> str:
 MODELS: dict[str, Any] = {}
 
 
-def sharded(seed: int) -> str:
-    """On each rank, a call of DTensors and the same call of whole tensors."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+@functools.cache
+def mesh_of(shape: tuple[int, ...]) -> Any:
+    from torch.distributed.device_mesh import DeviceMesh
 
-    torch.set_num_threads(1)
+    return DeviceMesh("cpu", torch.arange(math.prod(shape)).view(shape))
+
+
+def sharded(group: Any, seed: int) -> str:
+    """On each rank, a call of a DTensor and the same call of the whole tensor."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    warnings.simplefilter("ignore")
     r = Draw(seed)
     dtype = r.choice([torch.float64, torch.float32])
-    call = drawn_call(r, dtype, sharded=True)
-    shape = r.choice([(4,), (2, 2)])
-    if shape not in MODELS:
-        MODELS[shape] = init_device_mesh("cpu", shape)
-    x, *others = call.tensors
-    placements = [r.choice([Replicate(), *map(Shard, range(x.dim()))]) for _ in shape]
-    if sum(p == Shard(x.dim() - 1) for p in placements) > 1:
-        placements[0] = Replicate()  # a class over two dimensions of the mesh is refused
-    if placements[0] == placements[-1]:
-        placements[0] = Replicate() if len(shape) > 1 else placements[0]
-
-    def on_mesh(x, *others):
-        whole = distribute_tensor(x, MODELS[shape], placements)
-        found = call.ours(whole, *others)
-        found = found if isinstance(found, tuple) else (found,)
-        return tuple(y.full_tensor() if isinstance(y, DTensor) else y for y in found)
-
-    compare(results_of(on_mesh, call.tensors), in_float64(call), dtype)
+    call, mesh = drawn_call(r, dtype, sharded=True), mesh_of(r.choice([(4,), (2, 2)]))
+    dims = [r.choice([None, *range(call.tensors[0].dim())])]
+    dims += [r.choice([d for d in (None, 0, 1) if d is None or d != dims[0]])] * (mesh.ndim - 1)
+    placements = [Replicate() if d is None else Shard(d) for d in dims]
+    found = results_of(call.ours, call.tensors, lambda x: distribute_tensor(x, mesh, placements))
+    compare(found, in_float64(call), dtype)
     return f"{call.name} {placements}"
 
 

@@ -1,6 +1,7 @@
 """Build the site strictly and read what its pages hold."""
 
 import functools
+import importlib
 import os
 import re
 import sys
@@ -9,9 +10,6 @@ from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement
-
-from mkdocs.config import load_config
-from mkdocs.structure.files import get_files, set_exclusions
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADING = {
@@ -46,6 +44,7 @@ def python(*arguments: object, cwd: Path = ROOT, **environment: str | None) -> C
 def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> CompletedProcess:
     """Build the site below `root` strictly into `target`; torch, triton and the network are kept
     out of reach."""
+    importlib.import_module(tool)  # raises where it is not installed, and the test is skipped
     blocker = target.parent / "blocked"
     blocker.mkdir(exist_ok=True)
     for name in ("torch", "triton"):
@@ -59,17 +58,18 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> Completed
 
 def site_config():
     """`mkdocs.yml` as a build sees it, with what our hooks add."""
+    from mkdocs.config import load_config
+
     config = load_config(str(ROOT / "mkdocs.yml"))
     return config.plugins.on_config(config)
 
 
 @functools.cache
 def pages() -> tuple[Path, ...]:
-    """The Markdown pages that the site holds: those that `mkdocs.yml` excludes are left out."""
-    config = load_config(str(ROOT / "mkdocs.yml"))
-    files = get_files(config)
-    set_exclusions(files, config)
-    return tuple(sorted(Path(file.abs_src_path) for file in files.documentation_pages()))
+    """The Markdown pages that the site holds: folders that it excludes begin with `_`."""
+    docs = ROOT / "docs"
+    found = [path for path in docs.rglob("*.md") if "/_" not in f"/{path.relative_to(docs)}"]
+    return tuple(sorted(found))
 
 
 def html_of(page: Path | str) -> str:

@@ -31,11 +31,11 @@ def stated(path: str, pattern: str) -> list:
     return re.findall(pattern, (ROOT / path).read_text("utf8"), re.M)
 
 
-DEPENDENCIES = [
-    *map(Requirement, PROJECT["dependencies"]),
-    *map(Requirement, stated("requirements-docs.txt", r"^\w[^#\n]*")),
-    *map(Requirement, stated("requirements-test.txt", r"^\w[^#\n]*")),
-]
+LISTS = {
+    name: [*map(Requirement, stated(f"requirements-{name}.txt", r"^\w[^#\n]*"))]
+    for name in ("docs", "test", "all")
+}
+DEPENDENCIES = [*map(Requirement, PROJECT["dependencies"]), *sum(LISTS.values(), [])]
 LICENCES = dict(stated("docs/reference/dependencies.md", r"^\| `([\w-]+)` \| (.+?) \|"))
 
 
@@ -154,10 +154,64 @@ def test_what_the_owner_switches_on_is_listed():
 
 
 def test_all_dependencies_are_listed():
-    assert [each.name for each in DEPENDENCIES] == [*LICENCES]
+    assert [*dict.fromkeys(each.name for each in DEPENDENCIES)] == [*LICENCES]
 
 
-@pytest.mark.parametrize("needed", DEPENDENCIES, ids=lambda each: each.name)
+def test_trying_it_needs_little():
+    """PyTorch, Triton and NumPy, pytest with its plugins, and what puts code into fences."""
+    assert {each.name for each in LISTS["test"]} == {
+        "pytest", "pytest-markdown-docs", "pytest-xdist", "hypothesis", "pymdown-extensions",
+    }  # fmt: skip
+
+
+LACKING = """
+import sys
+from importlib import metadata
+
+installed = metadata.distribution
+
+def distribution(name):
+    if name == "trl":
+        raise metadata.PackageNotFoundError(name)
+    return installed(name)
+
+metadata.distribution = distribution
+sys.modules["trl"] = None
+"""
+"""A `sitecustomize.py` with which a package seems not to be installed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lacking, outcome", [
+    (LACKING, {"skipped": 4, "passed": 1}),
+    ("", {"failed": 2, "errors": 1, "passed": 1}),
+])  # fmt: skip
+def test_what_needs_a_missing_package_is_skipped_unless_all_are_installed(
+    tmp_path, lacking, outcome
+):
+    """A fence, a test and a module that import one which is not there."""
+    name = "trl.nowhere" if lacking else "no_such_package"
+    (tmp_path / "sitecustomize.py").write_text(lacking)
+    made = tmp_path / "tests"
+    made.mkdir()
+    for file in ("conftest.py", "requirements-docs.txt", "requirements-all.txt"):
+        shutil.copy(ROOT / file, tmp_path)
+    (made / "page.md").write_text(f"```pycon\n>>> import {name}\n```\n")
+    (made / "test_one.py").write_text(f"def test_one(): import {name}\ndef test_two(): pass\n")
+    (made / "test_all.py").write_text(f"import {name}\n")
+    options = ("-q", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-p", "no:cacheprovider")
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "src", ROOT / "tests")))
+    ran = python("-m", "pytest", *options, "--continue-on-collection-errors", made, PYTHONPATH=path)
+    ran = ran.stdout
+    last = ran.strip().splitlines()[-1]
+    found = {word.rstrip("s"): int(count) for count, word in re.findall(r"(\d+) ([a-z]+)", last)}
+    assert found == {word.rstrip("s"): count for word, count in outcome.items()}, ran
+    assert not lacking or "needs trl: pip install -r requirements-all.txt" in ran
+
+
+@pytest.mark.parametrize(
+    "needed", {each.name: each for each in DEPENDENCIES}.values(), ids=lambda each: each.name
+)
 def test_a_dependency_has_bounds_around_what_was_tested_and_the_licence_that_is_listed(needed):
     tested = stated("constraints.txt", rf"^{needed.name}==([\w.]+)")
     assert {each.operator for each in needed.specifier} == {">=", "<"}

@@ -118,6 +118,13 @@ def worst_error(o: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> flo
     return (o[:1, :1].double() - want).abs().max().item()
 
 
+def tflops(row: dict) -> float:
+    """Billions of multiplications and additions in a millisecond, of those that a mask leaves."""
+    products = 2.5 if row["direction"] == "backward" else 1.0
+    flop = 4 * TOKENS * row["length"] * FEATURES / (2 if row["causal"] else 1)
+    return round(products * flop / row["p50"] / 1e6, 1)
+
+
 def rows_of(timer: Any, dims: int, length: int, causal: bool) -> list[dict]:
     """Forward and backward of each provider."""
     shape = TOKENS // length, FEATURES // dims, length, dims
@@ -126,13 +133,13 @@ def rows_of(timer: Any, dims: int, length: int, causal: bool) -> list[dict]:
     leaves = [each.detach().requires_grad_() for each in (q, k, v)]
     made = calls(leaves[0], leaves[1], leaves[2], causal)
     backward = {name: backward_of(call, leaves, do) for name, call in made.items()}
-    flop, found = 4 * TOKENS * length * FEATURES / (2 if causal else 1), []
-    for direction, made, products in (("forward", forward, 1.0), ("backward", backward, 2.5)):
+    found = []
+    for direction, made in (("forward", forward), ("backward", backward)):
         for name, row in timed(timer, made).items():
             case = {"provider": name, "direction": direction, "dims": dims, "length": length}
             row = {**case, "causal": causal, **row}
             if "p50" in row:
-                row["tflops"] = round(products * flop / row["p50"] / 1e6, 1)
+                row["tflops"] = tflops(row)
             if "p50" in row and direction == "forward" and length <= MOST_SCORES:
                 row["worst_error"] = worst_error(made[name](), q, k, v, causal)
             found.append(row)

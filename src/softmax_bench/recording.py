@@ -168,7 +168,8 @@ def pretend() -> None:
         )
     )
     tensor.get_device = lambda self: driver.get_current_device()
-    tensor.data_ptr = lambda self: self.storage_offset() * self.element_size()
+    # No tensor lies at 0, which would be one without memory.
+    tensor.data_ptr = lambda self: 4096 + self.storage_offset() * self.element_size()
     true_to = tensor.to
 
     def to(self: Any, *where: Any, **more: Any) -> Any:

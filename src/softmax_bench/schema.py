@@ -1,8 +1,11 @@
 """The files of measurements: their published form, and how they are read, validated and written."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from softmax_bench.case import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = "docs/benchmarks/schema.json"
@@ -13,6 +16,27 @@ FORMAT = "triton-softmax-benchmark/2"
 
 class DataError(ValueError):
     """Data that breaks the schema; the message names file and field."""
+
+
+NEAR = 0.002
+"""How far the median of all samples may lie outside the middle of the medians of the turns."""
+
+
+def disordered(value: Any, where: str) -> Iterator[str]:
+    """Where percentiles are not in their order, or the median is not that of its turns."""
+    if isinstance(value, dict):
+        for names in (("p20", "p50", "p80"), ("us_p20", "us", "us_p80")):
+            found = [value[each] for each in names if isinstance(value.get(each), int | float)]
+            if len(found) == 3 and found != sorted(found):
+                yield f"{where}: {' ≤ '.join(names)} does not hold of {found}"
+        if isinstance(value.get("us_turns"), list) and value["us"]:
+            turns, median = sorted(value["us_turns"]), value["us"]["p50"]
+            out = len(turns) // 5
+            if not turns[out] * (1 - NEAR) <= median <= turns[-1 - out] * (1 + NEAR):
+                yield f"{where}: p50 is {median}, and its turns {value['us_turns']}"
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from disordered(each, f"{where}.{key}")
 
 
 def check(data: Any, name: str, part: str | None = None) -> dict:
@@ -32,6 +56,8 @@ def check(data: Any, name: str, part: str | None = None) -> dict:
         if len(faults) > 5:
             lines.append(f"{name}: and {len(faults) - 5} more")
         raise DataError("\n".join(lines))
+    for fault in disordered(data, name):
+        raise DataError(fault)
     return data
 
 
@@ -47,6 +73,9 @@ def validate(data: Any, name: str) -> dict:
         if key in seen:
             raise DataError(f"{where}.provider: a second row for {key[1]} in {key[0]}")
         seen.add(key)
+        for field, made in Case.of(row).fields.items():
+            if row[field] != made and (field, row[field]) != ("bytes", 0):  # 0: not timed
+                raise DataError(f"{where}.{field}: {row[field]}, where the case makes it {made}")
     return data
 
 

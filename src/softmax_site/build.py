@@ -14,10 +14,23 @@ from typing import Any
 from jinja2 import FileSystemBytecodeCache
 
 from softmax_playground import cells
-from softmax_site import glossary, listing, markdown, rendered, search, source
+from softmax_site import (
+    as_markdown,
+    glossary,
+    history,
+    listing,
+    markdown,
+    on_your_gpu,
+    rendered,
+    search,
+    source,
+)
 
 _nav: Any = None
 _terms: dict[str, glossary.Term] = {}
+_pages: list[Any] = []
+"""Those of the navigation, and those without a place in it."""
+_changes: dict[str, history.Change] = {}
 _unread: dict[str, str] = {}
 """The HTML of pages, while the search reads what it is to read of them."""
 
@@ -25,18 +38,6 @@ MOVED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</ti
 <meta http-equiv="refresh" content="1; url={to}"><a href="{to}">This page has moved.</a>
 <script>location.replace("{to}" + location.hash)</script>"""
 """What stands at the old address of a page; with a script it keeps the anchor."""
-
-_BETWEEN = (
-    r"(?<=\w[_/(])(?=\w)|(?<=\w::)(?=\w)|(?<=[\w)]\.)(?!py\b)(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])"
-)
-"""Where a name or a call may break: after an underscore, slash, bracket, colons or point, and
-before a capital."""
-
-_APART = (
-    r"<table\b.*?(?:</table>|$)|<[^>]*>|(?<=×) (?=\d|<data)"
-    r"|(?:(?<=\d)|(?<=\d</b>)|(?<=\d</data>)) (?=[×%]|(?:[KMGT]i?B|µs|ms)\b)"
-)
-"""Tables, tags, and the spaces between a number and its unit."""
 
 
 def _root(config: Any) -> Path:
@@ -51,12 +52,14 @@ def on_startup(**_):
 def on_config(config):
     """Add the Markdown extension, which needs to know where the repository is, and the glossary;
     take a style sheet from every page that one page needs."""
-    global _terms
+    global _terms, _changes
     _terms = glossary.terms(_root(config))
+    _changes = history.last_changes(_root(config)) if config.repo_url else {}
     config.markdown_extensions.append(markdown.__name__)
     # Which only the page of the API needs: it is among `loads`.
     config.extra_css = [each for each in config.extra_css if "mkdocstrings" not in str(each)]
-    config.mdx_configs[markdown.__name__] = {"root": str(_root(config))}
+    of_site = {"root": str(_root(config)), "repository": config.repo_url or ""}
+    config.mdx_configs[markdown.__name__] = of_site
     config.mdx_configs["abbr"] = {"glossary": glossary.abbreviations(_terms)}
     source.forget()
     cells.forget()
@@ -74,6 +77,8 @@ def on_files(files, config):
     for path, text in rendered.load(root).assets.items():
         files.append(file.generated(config, path, content=text))
     files.append(file.generated(config, cells.RUNTIME, content=cells.runtime(root)))
+    notebook = on_your_gpu.notebook(config.repo_url)
+    files.append(file.generated(config, on_your_gpu.DOWNLOAD, content=notebook))
     for path in listing.paths(root):
         files.append(file.generated(config, source.page_of(path), content=""))
     for old, new in config.extra["moved"].items():
@@ -87,38 +92,6 @@ def on_nav(nav, **_):
     global _nav
     _nav = nav
     return nav
-
-
-def on_page_markdown(text, config, **_):
-    """Say how to install from where the repository is published."""
-    clone = "pip install .  # in a clone of the repository"
-    return text.replace(clone, f"pip install git+{config.repo_url}") if config.repo_url else text
-
-
-def breakable(html: str) -> str:
-    """Names in the cells of tables, which may break between their words and nowhere else.
-
-    >>> breakable("<td><code>tests/test_it.py</code></td><code>tests/test_it.py</code>")
-    '<td><code class="name">tests/<wbr>test_<wbr>it.py</code></td><code>tests/test_it.py</code>'
-    >>> breakable("<td><code>plan_of(x).kernels</code></td>")
-    '<td><code class="name">plan_<wbr>of(<wbr>x).<wbr>kernels</code></td>'
-    """
-
-    def name(found: re.Match) -> str:
-        tag = found["tag"].replace("<code>", '<code class="name">')
-        return tag + re.sub(_BETWEEN, "<wbr>", found["name"]) + found["end"]
-
-    names = r"(?P<tag><code>|<a\b[^>]*>)(?P<name>[^<>&]{8,})(?P<end></(?:code|a)>)"
-    return re.sub(r"<td\b.*?</td>", lambda cell: re.sub(names, name, cell[0]), html, flags=re.S)
-
-
-def together(html: str) -> str:
-    """A number on one line with its unit or ×, but in tables, whose columns may be narrow.
-
-    >>> together("<p title='2 × 3'><b>1.30</b> × torch, 2 % of 8 × 512<table><td>8 × 512")
-    "<p title='2 × 3'><b>1.30</b>\\xa0× torch, 2\\xa0% of 8\\xa0×\\xa0512<table><td>8 × 512"
-    """
-    return re.sub(_APART, lambda found: "\xa0" if found[0] == " " else found[0], html, flags=re.S)
 
 
 def rooted(html: str, url: str) -> str:
@@ -139,9 +112,8 @@ def rooted(html: str, url: str) -> str:
 
 
 def on_page_content(html, page, **_):
-    """Mark the terms of the glossary, and say where a line may break."""
-    html = glossary.first_only(html, page.file.src_uri, _terms)
-    return together(breakable(rooted(html, page.url)))
+    """Mark the terms of the glossary, and make links relative: both depend on the page."""
+    return rooted(glossary.first_only(html, page.file.src_uri, _terms), page.url)
 
 
 def on_env(env, config, files):
@@ -153,7 +125,9 @@ def on_env(env, config, files):
         around = {"config": config, "nav": _nav, "page": None, "base_url": up}
         shown = {name: rooted(text, file.url) for name, text in listing.whole(path, root).items()}
         file.content_string = template.render(around | shown)
-    for page in (file.page for file in files.documentation_pages()):
+    others = [file.page for file in files.documentation_pages()]
+    _pages[:] = [*_nav.pages, *(page for page in others if page not in _nav.pages)]
+    for page in others:
         _unread[page.file.src_uri] = page.content
         page.content = search.prose(page.content)
     return env
@@ -166,6 +140,8 @@ def on_page_context(context, page, **_):
     """Put back what the search has not read: plugins, and with them the search, come before
     hooks."""
     page.content = _unread.pop(page.file.src_uri)
+    if change := _changes.get(page.file.src_uri):
+        page.meta["changed"] = change.time[:10]
     return context
 
 
@@ -178,6 +154,16 @@ def on_post_template(output, template_name, config):
         output = re.sub(r'(href|src)="/"', r'\1="./"', output)
         return re.sub(r'(href|src)="/(?!/)', r'\1="', output)
     return "" if template_name == "sitemap.xml" else output
+
+
+def on_post_build(config):
+    """Write the pages as Markdown, the list of them, and the feed where the site has an address."""
+    made = dict(as_markdown.files(_pages, config, _root(config)))
+    if config.site_url and _changes:
+        made[history.FEED] = history.feed(_pages, _changes, config)
+    for path, text in made.items():
+        (Path(config.site_dir) / path).parent.mkdir(parents=True, exist_ok=True)
+        (Path(config.site_dir) / path).write_text(text, "utf8")
 
 
 def on_post_page(output, page, config):

@@ -1,14 +1,15 @@
 """Where each display equation is written, tested and computed.
 
-An equation has one home on a page (`/// equation | label`), one or more places that
-evaluate it (`yield "label", …` in `tests/site/test_equations.py`) and any number of
-comments `# eq: label` above the lines of `src/` that compute it.  `load` reads all three
-from the text of the repository, without importing any of it.
+An equation has one home on a page (`/// equation | label`), one place that says what its letters
+mean, so that it can be evaluated (its label in `FAMILIES`, in `tests/formulas/bindings.py`), and
+any number of comments `# eq: label` above the lines of `src/` that compute it.  `load` reads all
+three from the text of the repository, without importing any of it.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,12 +22,12 @@ import yaml
 from math_core import LatexError, LatexToMathML
 
 from softmax_site import source
+from softmax_site.benchmarks import values
 
-TESTS = Path("tests/site/test_equations.py")
-_EQUATION = re.compile(
-    r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S
-)
-_FENCE = re.compile(
+TESTS = "tests/formulas/bindings.py"
+WORKED = "docs/_computed/worked.json"
+EQUATION = re.compile(r"^/// equation \| (?P<label>\S+)[ ]*\n(?P<latex>.*?)\n///[ ]*$", re.M | re.S)
+FENCE = re.compile(
     r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,}).*?^(?P=indent)(?P=fence)[ ]*$", re.M | re.S
 )
 LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -129,7 +130,16 @@ def without_fences(text: str) -> str:
     >>> without_fences("a\\n```text\\n/// equation | x\\n```\\nb").split()
     ['a', 'b']
     """
-    return _FENCE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), text)
+    return FENCE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), text)
+
+
+def filled(latex: str, root: Path) -> str:
+    """LaTeX with the matrices of the worked example, which are made from its numbers."""
+    if "{{ " not in latex:
+        return latex
+    return values.filled(
+        latex, {"worked": json.loads((root / WORKED).read_text("utf8"))}, bare=True
+    )
 
 
 class _Loader(yaml.SafeLoader):
@@ -167,13 +177,14 @@ def _title(text: str, page: str) -> str:
 
 
 def _tests(root: Path) -> dict[str, Lines]:
-    """By label, where an equation is first evaluated."""
+    """By label, where the letters of an equation are bound."""
     path, found = root / TESTS, {}
-    for node in ast.walk(ast.parse(path.read_text("utf8") if path.is_file() else "")):
-        match node:
-            case ast.Yield(value=ast.Tuple(elts=[ast.Constant(value=str(label)), *_])):
-                where = Lines(TESTS.as_posix(), node.lineno)
-                found[label] = min(where, found.get(label, where))
+    for node in ast.parse(path.read_text("utf8") if path.is_file() else "").body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "FAMILIES":
+            for family in getattr(node.value, "elts", []):
+                labels = family.elts[-1]
+                for number, line in enumerate(labels.value.split("\n"), labels.lineno):
+                    found |= {label: Lines(TESTS, number) for label in line.split()}
     return found
 
 
@@ -188,7 +199,7 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
-@source.kept("mkdocs.yml", TESTS.as_posix(), "docs/**/*.md", "src/**/*.py")
+@source.kept("mkdocs.yml", TESTS, WORKED, "docs/**/*.md", "src/**/*.py")
 def load(root: Path) -> Registry:
     """Read the equations below `root`; after `source.forget`, again if a file has changed."""
     equations: dict[str, Equation] = {}
@@ -197,7 +208,7 @@ def load(root: Path) -> Registry:
     chapter = 0
     for page in reading_order(root):
         text = without_fences((root / "docs" / page).read_text("utf8"))
-        matches = list(_EQUATION.finditer(text))
+        matches = list(EQUATION.finditer(text))
         chapter += bool(matches)
         titles[page] = _title(text, page)
         for index, match in enumerate(matches, 1):
@@ -212,7 +223,7 @@ def load(root: Path) -> Registry:
                 )
                 continue
             equations[label] = Equation(
-                label, match["latex"].strip(), page, line, f"{chapter}.{index}"
+                label, filled(match["latex"].strip(), root), page, line, f"{chapter}.{index}"
             )
     tests = _tests(root)
     for equation in equations.values():

@@ -197,7 +197,10 @@ def whole(path: str, root: Path) -> dict[str, str]:
     """What the page of a whole file shows, for `docs/_overrides/source.html`: the lines, in as few
     elements as links and colours allow, and links to the pages that show parts of the file."""
     file, registry = source.read(path, root), equations.load(root)
-    tested = {each.test.first: each for each in registry if each.test and each.test.path == path}
+    tested: dict[int, list[equations.Equation]] = {}
+    for each in registry:
+        if each.test and each.test.path == path:
+            tested.setdefault(each.test.first, []).append(each)
     named: list[equations.Equation] = []
     out = []
     for number, (text, tokens) in enumerate(zip(file.lines, file.tokens), 1):
@@ -207,8 +210,8 @@ def whole(path: str, root: Path) -> dict[str, str]:
             chips = ", ".join(chip(each, each.label) for each in labels)
             line = escape(text[: text.rindex("eq: ") + 4]) + chips
         if number in tested:
-            labels = [tested[number]]
-            line += "  " + chip(labels[0], f"eq {labels[0].number}")
+            labels = tested[number]
+            line += "  " + ", ".join(chip(each, f"eq {each.number}") for each in labels)
         named += labels
         out.append(f'<a class="num" id="L{number}" href="#L{number}" tabindex="-1">{number}</a>')
         out.append(f"{line}\n")

@@ -14,7 +14,10 @@ Syntax:
 * ``[[rendered name]]`` on a line of its own becomes what `rendered` has under that name;
 * ``{{ name }}`` becomes a number of the measurements, and ``[[holds a > b]]`` stops the build where
   it no longer does, as `benchmarks.values` says;
-* a doctest outside a fence, as in a docstring, is shown as a session.
+* a doctest outside a fence, as in a docstring, is shown as a session;
+* where the repository is published, pages say how to install it from there, and `<!-- Colab -->`
+  becomes a link to the notebook of `on_your_gpu`, if Colab can open it;
+* names in tables may break between their words, and a number stays beside its unit (`breaks`).
 
 LaTeX that cannot be converted and labels that do not exist raise, so the build stops.
 The output is MathML: the page needs no script and asks nothing of the network.
@@ -31,12 +34,13 @@ from typing import Any
 
 from markdown import Extension, Markdown
 from markdown.inlinepatterns import InlineProcessor
+from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block
 
 from softmax_playground import cells
-from softmax_site import equations, modules, rendered
+from softmax_site import breaks, equations, modules, on_your_gpu, rendered
 from softmax_site.benchmarks import quoted, values
 from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.equations import EquationError, to_mathml
@@ -205,11 +209,38 @@ class _Doctests(Preprocessor):
         return out if session is None else [*out, f"{session}```"]
 
 
+class _Published(Preprocessor):
+    """What a page says of where the repository is published."""
+
+    def __init__(self, md: Markdown, root: str, address: str) -> None:
+        super().__init__(md)
+        self.said = {"<!-- Colab -->": ""}
+        if address:
+            clone = "pip install .  # in a clone of the repository"
+            self.said[clone] = f"pip install git+{address}"
+        if notebook := on_your_gpu.colab(Path(root), address):
+            self.said["<!-- Colab -->"] = f"[Open it in Colab]({notebook}), or"
+
+    def run(self, lines: list[str]) -> list[str]:
+        for old, new in self.said.items():
+            lines = [line.replace(old, new) for line in lines]
+        return lines
+
+
+class _Breaks(Postprocessor):
+    def run(self, text: str) -> str:
+        return breaks.together(breaks.breakable(text))
+
+
 class SiteExtension(BlocksExtension):
-    """Register everything above; `root` is the root of the repository."""
+    """Register everything above; `root` is the root of the repository, and `repository` where it
+    is published, if anywhere."""
 
     def __init__(self, **kwargs: object) -> None:
-        self.config = {"root": [".", "root of the repository"]}
+        self.config = {
+            "root": [".", "root of the repository"],
+            "repository": ["", "address of the repository"],
+        }
         super().__init__(**kwargs)
 
     def reset(self) -> None:
@@ -226,6 +257,11 @@ class SiteExtension(BlocksExtension):
         md.inlinePatterns.register(_EqRef(_EQREF, md, root), "site-eqref", 186)
         self.directives = _Directives(md, root)
         md.registerExtension(self)
+        md.preprocessors.register(
+            _Published(md, root, self.getConfig("repository")), "site-published", 40
+        )
+        # Below what puts raw HTML back (30).
+        md.postprocessors.register(_Breaks(md), "site-breaks", 5)
         # Above snippets (32) and fences (25).
         md.preprocessors.register(_Doctests(md), "site-doctests", 39)
         # Below snippets (32), for it includes no more, and below what drops placeholders (30).

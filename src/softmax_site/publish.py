@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-from softmax_bench import launches, replay, schema
+from softmax_bench import launches, schema
 from softmax_site import rendered, source
 from softmax_site.benchmarks import quoted, values
 from softmax_site.equations import without_fences
@@ -55,12 +56,15 @@ def publish(run: Path, root: Path = ROOT) -> str:
 
     Raises:
         DataError: the file is no run, or breaks the schema.
+        CalledProcessError: `softmax_bench replay` has failed, and said why.
     """
     data, folder = schema.load(run), root / launches.DATA
     for old in folder.glob("*.json"):
         old.unlink()
     schema.write(folder / PUBLISHED, data)
-    replay.replay(None, None, update=True)
+    # In a process of its own: it needs the library, which the site does without.
+    replay = (sys.executable, "-m", "softmax_bench", "replay", "--update")
+    subprocess.run(replay, cwd=root, check=True, stdout=subprocess.DEVNULL)
     (root / values.UNSAID).unlink(missing_ok=True)
     source.forget()
     if found := unsaid(root):

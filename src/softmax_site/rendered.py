@@ -8,6 +8,8 @@ Names, besides those of `benchmarks.views` and its neighbours:
 * `bench-rung-KERNEL`: what a kernel reaches, length by length, with a sign against torch (or all);
 * `reaches-NAME`: one number for beside a title, the share of a copy's speed at one named shape;
 * `course-PAGE`: the exercises of a page below docs/practice; `exercises`, the list of all;
+* `take-home`: the file that a reader takes along; `take-home-shares`, how it stands;
+* `on-your-gpu`: what `python -m softmax_tutorial` prints;
 * `moved-NAME`: the elements that a kernel reads and writes, as blocks, below those it improves on.
 
 KERNEL is the name of a module, as `single_block`; NAME is that, or `backward`, or for `reaches`
@@ -20,7 +22,16 @@ from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
 from softmax_playground import cells
-from softmax_site import corrections, kernel_map, modules, practice, source, templates
+from softmax_site import (
+    corrections,
+    kernel_map,
+    modules,
+    on_your_gpu,
+    practice,
+    source,
+    take_home,
+    templates,
+)
 from softmax_site.benchmarks import (
     attention,
     bookkeeping,
@@ -39,6 +50,7 @@ from softmax_site.figures import home, moving
 
 READ = (
     *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
+    take_home.TEMPLATE,
     *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
 )
 """What everything rendered follows from."""
@@ -59,6 +71,7 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= ranks.fragments(root) | attention.fragments(root)
     out.fragments |= bookkeeping.fragments(root, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
+    out.fragments["on-your-gpu"] = on_your_gpu.expected(data)
     return out
 
 
@@ -73,6 +86,8 @@ def load(root: Path) -> Rendered:
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
+    if (root / take_home.TEMPLATE).is_file():
+        out.add(take_home.render(root, load_data(root)))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
     return out

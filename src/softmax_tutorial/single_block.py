@@ -4,7 +4,7 @@ With the row in registers nothing has to be read twice, and the statistics need 
 block is the smallest power of two that is at least the number of columns, which is also what limits
 it: a block that does not fit the registers spills to memory.
 
-Source: "Studying Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers
+Source: "Learning Triton One Kernel at a Time: Softmax", whose launch heuristic and cache modifiers
 are kept.
 """
 
@@ -31,7 +31,8 @@ def num_warps_for_block(block_size: int) -> int:
     Args:
         block_size: elements per program, a power of two.
 
-    Source: "Studying Triton One Kernel at a Time: Softmax".
+    Source: Unsloth's kernels, by way of Liger's and of "Learning Triton One Kernel at a Time:
+    Softmax".
 
     >>> [num_warps_for_block(size) for size in (1024, 2048, 4096, 8192, 16384, 32768, 65536)]
     [4, 8, 8, 16, 16, 32, 32]

@@ -4,7 +4,7 @@ The maximum and the denominator are found in one loop, since the (m, d) of a til
 the (m, d) of the tiles before it. A row is read twice and written once.
 
 Sources: Triton Puzzles 8 solved with the online recurrence, and the multi-block kernels of
-"Studying Triton One Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
+"Learning Triton One Kernel at a Time: Softmax". They are the same kernel, so this file serves both.
 """
 
 from __future__ import annotations

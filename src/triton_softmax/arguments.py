@@ -300,8 +300,11 @@ def check_match(fits: bool, name: str, t: Tensor, other: str, x: Tensor) -> None
 
 
 def check_number(value: Any, name: str, positive: bool = False, finite: bool = True) -> float:
-    """Return a number as a float. Raise a TypeError if it is none, and a ValueError if it is not
-    `finite`, or not `positive`, but has to be."""
+    """Return a number (of Python or NumPy, or in a 0-d tensor without a gradient) as a float. Raise
+    a TypeError if it is none, and a ValueError if it is not `finite`, or not `positive`, but has to
+    be."""
+    if not isinstance(value, (int, float)) and getattr(value, "ndim", None) == 0:
+        value = value if getattr(value, "requires_grad", False) else value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         or_none = " or None" if name == "softcap" else ""
         raise TypeError(f"{name} must be a number{or_none}, not {type(value).__name__}")
@@ -385,6 +388,17 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
 # Losses and log-probabilities.
 
 
+def check_loss_numbers(
+    label_smoothing: Any, z_loss: Any, softcap: Any, scale: Any
+) -> tuple[float, float, float | None, float]:
+    """Return the numbers of a cross-entropy as floats; see there for the errors."""
+    smoothing = check_number(label_smoothing, "label_smoothing")
+    if not 0.0 <= smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    scale, z_loss = check_number(scale, "scale"), check_number(z_loss, "z_loss")
+    return smoothing, z_loss, check_softcap(softcap), scale
+
+
 def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
     those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
@@ -394,12 +408,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    check_int(ignore_index, "ignore_index")
-    check_number(scale, "scale")
-    check_number(z_loss, "z_loss")
-    check_softcap(softcap)
-    if not 0.0 <= check_number(label_smoothing, "label_smoothing") <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    check_loss_numbers(label_smoothing, z_loss, softcap, scale)
     probabilities = target.shape == x.shape and x.dim() > 0
     if probabilities and z_loss and target.is_floating_point():
         raise ValueError("z_loss goes with class targets, not with probabilities")
@@ -531,18 +540,18 @@ def check_scaling(scale: Any, softcap: Any) -> tuple[float, float | None]:
     return check_number(scale, "scale"), check_softcap(softcap)
 
 
-def check_temperature(temperature: Any, logits: Tensor) -> None:
-    """Check a temperature: a positive number, or a floating-point tensor with one number in all or
-    per row. See `token_logprobs` for the errors."""
+def check_temperature(temperature: Any, logits: Tensor) -> Any:
+    """Return a temperature: a positive number, as a float; or a floating-point tensor with one
+    number in all or per row. See `token_logprobs` for the errors."""
     if not isinstance(temperature, Tensor):
-        check_number(temperature, "temperature", positive=True)
-        return
+        return check_number(temperature, "temperature", positive=True)
     check_operands(logits, temperature=temperature)
     if temperature.dtype not in DTYPES:
         raise TypeError(f"temperature must hold floating-point numbers, not {temperature.dtype}")
     shape = (*logits.shape[:-1], 1)
     if temperature.shape not in ((), shape):
         raise ValueError(f"temperature must have the shape {shape}, not {tuple(temperature.shape)}")
+    return temperature
 
 
 # Rows sharded over several devices.

@@ -204,10 +204,12 @@ def modified_softmax_backward(
         assert x is not None
         u = modified_elements(x, Modifiers(modifiers.scale))
         slope = 1.0 - torch.tanh(u / modifiers.softcap) ** 2
-        du = (dz * slope).masked_fill(dz == 0.0, 0.0)
+        du = dz * slope.masked_fill((dz == 0.0) & slope.isnan(), 0.0)
     if x is not None:
-        product = (du * upcast(x)).masked_fill(du == 0.0, 0.0)
-        of_scale = product.sum(dim, keepdim=True)
+        # What a masked element holds must not reach the sum. An element whose gradient happens to
+        # be 0 still has a derivative.
+        x = upcast(x)
+        of_scale = (du * x.masked_fill((du == 0.0) & ~x.isfinite(), 0.0)).sum(dim, keepdim=True)
     scale = modifiers.scale
     return du * (scale.to(du.dtype) if isinstance(scale, Tensor) else scale), dz, of_scale, total
 
@@ -251,6 +253,8 @@ def scalars_of_classes(
     """Return the scalars of rows with class targets, in the accumulator dtype."""
     kept = target != options.ignore_index
     classes = target.masked_fill(~kept, 0).long()
+    # A negative one would mark a row, or count from the end: beyond all classes, reading it fails.
+    classes = classes.masked_fill(classes < 0, n_classes)
     each = kept.to(dtype)
     factor = each if weight is None else weight.to(dtype)[classes] * each
     z_factor = options.z_loss * each
@@ -366,6 +370,14 @@ def cross_entropy(
 
 
 # Log-probabilities and entropies.
+
+
+def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
+    """Return logits divided by a temperature; NaN where it is not positive."""
+    if isinstance(temperature, Tensor):
+        zero = torch.zeros_like(temperature)
+        temperature = temperature + zero.masked_fill(~(temperature > 0.0), math.nan)
+    return upcast(x) / temperature
 
 
 def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:

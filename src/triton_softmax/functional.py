@@ -304,6 +304,7 @@ def _normalize_modified(
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
     scale, softcap, bias, where, causal, sink, safe = modifiers
+    softcap = None if softcap is None else arguments.check_softcap(softcap)
     if not isinstance(scale, Tensor):  # a number is no part of the key: it may change every step
         scale = 1.0 if scale is None else arguments.check_number(scale, "scale")
         if torch.compiler.is_compiling() and scale != 1.0:
@@ -311,7 +312,7 @@ def _normalize_modified(
             scale = x.new_ones((), dtype=arguments.accumulator(dtype or x.dtype)) * scale
     key = known = None
     if plain and out is None:
-        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap, type(softcap))
+        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap)
         for each in (None if type(scale) is float else scale, bias, where, sink):
             if isinstance(each, Tensor):
                 key += (each.shape, each.dtype, each.device)
@@ -325,13 +326,12 @@ def _normalize_modified(
     # The checks reshape a sink that is a number or has one number per head.
     if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
         dim = known
-        softcap = None if softcap is None else float(softcap)
         given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
     else:
         dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
         if not x.is_meta:
             arguments.check_device(x.device)
-        given = arguments.check_modifiers(x, dim, (scale, *modifiers[1:]))
+        given = arguments.check_modifiers(x, dim, (scale, softcap, *modifiers[2:]))
         if out is not None:
             wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
             arguments.check_out(out, x, dtype, wanted)

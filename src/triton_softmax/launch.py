@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy
 import torch
 import triton
 from torch import Tensor
@@ -25,7 +24,9 @@ from .arguments import INTERPRETED
 # Triton's interpreter keeps the program that runs in globals, so threads take turns. It computes
 # with NumPy, which warns of what masked lanes and infinite rows hold.
 ONE_AT_A_TIME: Any = threading.RLock() if INTERPRETED else contextlib.nullcontext()
-WITHOUT_WARNINGS = partial(numpy.errstate, all="ignore") if INTERPRETED else contextlib.nullcontext
+WITHOUT_WARNINGS: Any = contextlib.nullcontext
+if INTERPRETED:
+    WITHOUT_WARNINGS = partial(triton.runtime.interpreter.np.errstate, all="ignore")
 
 _C = torch._C
 current_device = getattr(_C, "_cuda_getDevice", None) or torch.cuda.current_device

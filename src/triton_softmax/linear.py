@@ -21,7 +21,14 @@ from . import arguments, composite
 from .arguments import LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
-from .operators import by_composite, is_batched, nobody_watches, readable, version_of
+from .operators import (
+    by_composite,
+    is_batched,
+    is_given,
+    nobody_watches,
+    readable,
+    version_of,
+)
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products; twice that
@@ -96,6 +103,10 @@ def linear_cross_entropy(
     arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
     accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
     ignore_index = -100 if ignore_index is None else ignore_index
+    ignore_index = arguments.check_int(ignore_index, "ignore_index")
+    label_smoothing, z_loss, softcap, scale = arguments.check_loss_numbers(
+        label_smoothing, z_loss, softcap, scale
+    )
     options = LossOptions(
         1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
         softcap, arguments.contexts > 0,
@@ -105,7 +116,7 @@ def linear_cross_entropy(
         flat = flat.long()
     no_logits = linear_weight.detach()[:, :0].T
     arguments.check_loss(no_logits, flat[:0], weight, options)
-    options, traced = options._replace(scale=float(scale)), torch.compiler.is_compiling()
+    traced = torch.compiler.is_compiling()
     if flat.device.type == "cpu" and readable(flat):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
@@ -173,7 +184,7 @@ def _over_chunks(
     dx = x.new_empty(x.shape) if wanted[0] else None
     dw = linear_weight.new_zeros(linear_weight.shape, dtype=wide) if wanted[1] else None
     db = bias.new_zeros(bias.shape, dtype=wide) if bias is not None and wanted[2] else None
-    plain, gradient = nobody_watches(x, linear_weight), any(wanted)
+    plain, gradient = nobody_watches(buffer, *filter(is_given, rows)), any(wanted)
     losses = []
     for start in range(0, len(x), n):
         chunk = x[start : start + n]

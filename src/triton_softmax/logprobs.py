@@ -18,7 +18,7 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import Modifiers
 from .launch import checked
-from .operators import is_batched, nobody_watches
+from .operators import is_batched, is_given, nobody_watches
 from .plan_losses import gradient_of_tokens, run_tokens
 
 
@@ -117,8 +117,8 @@ def token_logprobs(
         logits: (…, C), float16, bfloat16, float32 or float64.
         index: Classes, int64 or int32, (…) or (…, K).
         temperature: Divides the logits, after scale and soft cap: a positive number, of which a new
-            one compiles nothing; or a tensor of the logits' shape with 1 in place of C, which gets
-            a gradient. Where it holds a number that is not positive, results are NaN.
+            one compiles nothing; or a tensor, 0-d or of the logits' shape with 1 in place of C,
+            which gets a gradient. A row whose temperature in a tensor is not positive is NaN.
         scale, softcap: As for `cross_entropy`.
         row_mask: (…), bool, int32 or int64. Where it is 0, results and gradient are 0, whatever
             logits and index hold there.
@@ -153,7 +153,9 @@ def token_logprobs(
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
         if type(logits) is not Tensor:
             arguments.check_dense(logits, "the input")
-        scale, softcap = arguments.check_scaling(scale, softcap)
+        modified = type(scale) is not float or scale != 1.0 or softcap is not None
+        if modified:
+            scale, softcap = arguments.check_scaling(scale, softcap)
         tempered = type(temperature) not in (int, float) or temperature != 1.0
         if tempered:
             arguments.check_temperature(temperature, logits)
@@ -164,11 +166,11 @@ def token_logprobs(
             arguments.check_row_mask(logits, index, row_mask)
             kept, logits, index = _without_masked(logits, index, row_mask)
         invariant, function = bool(batch_invariant or arguments.contexts), token_logprobs
-        if invariant:
+        if invariant and modified:
             function = partial(token_logprobs, scale=scale, softcap=softcap)
-        elif tempered or scale != 1.0 or softcap is not None:
-            logits = composite.modified_elements(logits, Modifiers(scale, softcap)) / temperature
-            temperature = 1.0
+        elif not invariant and (tempered or modified):
+            logits = composite.modified_elements(logits, Modifiers(scale, softcap))
+            logits, temperature = composite.tempered(logits, temperature), 1.0
         found, entropy = distributed.token_logprobs(
             function, logits, index, group, vocab_start, vocab_size, return_entropy,
             inplace_backward, temperature, invariant,
@@ -252,6 +254,8 @@ def _of_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested."""
+    if not isinstance(temperature, (Tensor, float)):
+        temperature = arguments.check_temperature(temperature, logits)
     by_rows = isinstance(temperature, Tensor)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
@@ -263,7 +267,7 @@ def _of_tokens(
         for each in tensors:
             key += (each.shape, each.dtype, each.device)
     # A number is no part of the key: it may change every step.
-    right = by_rows or (type(temperature) in (int, float) and 0 < temperature < math.inf)
+    right = by_rows or 0 < temperature < math.inf
     if key is None or not right or key not in checked:
         arguments.check_index(logits, index)
         if row_mask is not None:
@@ -283,15 +287,14 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    if on_cpu or empty or (not plain and operators.by_composite()):
+    composed = not plain and (operators.by_composite() or type(logits).__name__ == "DTensor")
+    if on_cpu or empty or composed:
         x, kept = logits, None
         if row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)
         x = composite.modified_elements(x, Modifiers(scale, softcap))
-        if by_rows:
-            x = x / temperature.to(x.dtype).where(temperature > 0.0, math.nan)
-        elif temperature != 1.0:
-            x = x / temperature
+        if by_rows or temperature != 1.0:
+            x = composite.tempered(x, temperature)
         found, entropies = composite.token_logprobs(x, index, entropy)
         if kept is None:
             return found, entropies
@@ -374,7 +377,7 @@ class _Tokens(Function):
     @staticmethod
     def backward(ctx, g, g_entropy):
         nothing = (None,) * 9
-        x, scale, index, row_mask, saved = ctx.saved_tensors
+        x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, invariant, _ = ctx.options
         modifiers = Modifiers(before, softcap)
         g = None if index is None else g
@@ -382,7 +385,9 @@ class _Tokens(Function):
         arrived = [each for each in (g, g_entropy) if each is not None]
         if not arrived:
             return None, None, *nothing
-        if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
+        again = torch.is_grad_enabled()
+        plain = nobody_watches(*arrived, *filter(is_given, tensors))
+        if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if isinstance(invariant, tuple):
                 raise RuntimeError("logits of several ranks have first derivatives only")
@@ -398,7 +403,7 @@ class _Tokens(Function):
         x = x.detach()
         token = None if several or each is None else index
         given = (x, scale, token, row_mask, factor, before, softcap, saved, g, g_entropy, of_scale)
-        if nobody_watches(*arrived):
+        if plain:
             dx, *more = gradient_of_tokens(*given, x if in_place else None)
         else:
             dx, *more = operators.token_gradient.overload(*given)

@@ -126,6 +126,12 @@ def cross_entropy(
             loss_dtype = composite.accumulator(loss_dtype)
     else:
         arguments.check_dtype(loss_dtype, "the loss")
+    numbers = label_smoothing, z_loss, softcap, scale
+    if softcap is not None or not (type(label_smoothing) is type(z_loss) is type(scale) is float):
+        numbers = arguments.check_loss_numbers(*numbers)
+    label_smoothing, z_loss, softcap, scale = numbers
+    if type(ignore_index) is not int:
+        ignore_index = arguments.check_int(ignore_index, "ignore_index")
     invariant = batch_invariant or bool(arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
@@ -137,8 +143,7 @@ def cross_entropy(
             "cross_entropy",
             input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
             target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
-            wanted, in_place, ignore_index, reduction, label_smoothing, z_loss, type(z_loss),
-            softcap, type(softcap), scale, type(scale), loss_dtype, invariant,
+            wanted, in_place, ignore_index, reduction, *numbers, loss_dtype, invariant,
         )  # fmt: skip
         if weight is not None:
             key += (weight.dtype, weight.shape, weight.stride(), weight.device)
@@ -166,8 +171,6 @@ def cross_entropy(
             )
             return (loss, lse.detach()) if return_lse else loss
         arguments.check_loss(input, target, weight, options)
-        softcap = None if softcap is None else float(softcap)
-        options = options._replace(scale=float(scale), softcap=softcap)
         planned = None
         if plain and arguments.by_kernels(input) and not target.is_floating_point():
             if weight is None or label_smoothing == 0.0:
@@ -262,13 +265,14 @@ class _Planned(_CrossEntropy):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
     needed again; then a factor of 1 costs no pass over it."""
-    if not nobody_watches(g) or keeps_graph():
+    if not nobody_watches(dx, g) or keeps_graph():
         return _product(dx, g, dim)
     scale_rows(dx, g, dim)
     return dx
 
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
+    g = g.to_dense()  # a sparse factor that is broadcast gives wrong products in PyTorch
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 

@@ -10,8 +10,10 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
+import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +24,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
 from . import composite, inductor, plan_losses
-from .arguments import Modifiers, check_arguments, check_dim
+from .arguments import Modifiers, check_arguments, check_dense, check_dim
 from .composite import accumulator
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
@@ -35,7 +37,6 @@ try:
     from torch._C import (
         _are_functorch_transforms_active,
         _get_tracing_state,
-        _has_storage,
         _is_any_autocast_enabled,
         _len_torch_dispatch_stack,
         _len_torch_function_stack,
@@ -47,9 +48,17 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
+is_given: Any = partial(operator.is_not, None)
+"""Whether an optional tensor is there."""
+
+
 def nobody_watches(*tensors: Tensor) -> bool:
-    """Return whether a call on these tensors is plain eager PyTorch, so it can skip the
-    dispatcher."""
+    """Return whether a call on these tensors is plain eager PyTorch, so it can skip the dispatcher.
+
+    This is the gate before every address that is taken without the dispatcher, which asks about
+    all tensors of a launch: those that a backward pass has saved as well, since they may be of
+    another kind than the incoming gradient. Those of an operator's kernel have passed PyTorch's
+    dispatcher, and `Operator`."""
     if (
         not AVAILABLE
         or is_dynamo_compiling()
@@ -61,17 +70,21 @@ def nobody_watches(*tensors: Tensor) -> bool:
         or _get_tracing_state() is not None
     ):
         return False
-    for t in tensors:
-        if (
-            (type(t) is not Tensor and type(t) is not Parameter)
-            # A wrapper, such as the one `torch.autograd.grad(..., is_grads_batched=True)` passes.
-            or not _has_storage(t)
-            or t.is_meta
-            or t.is_nested
-            # A lazily negated view (the imaginary part of a conjugate) has no sign in its memory.
-            or t.is_neg()
-        ):
-            return False
+    try:
+        for t in tensors:
+            if (
+                (type(t) is not Tensor and type(t) is not Parameter)
+                or t.is_nested
+                # A lazily negated view (the imaginary part of a conjugate) has no sign in memory.
+                or t.is_neg()
+                # A tensor that is known to be zero has elements, and no memory.
+                or (not t.data_ptr() and (t.is_meta or t.numel()))
+            ):
+                return False
+    except RuntimeError:
+        # It has no storage: it is sparse, or a wrapper, such as the one that
+        # `torch.autograd.grad(..., is_grads_batched=True)` passes.
+        return False
     return True
 
 
@@ -115,7 +128,13 @@ def readable(t: Tensor) -> bool:
 def is_batched(t: Tensor) -> bool:
     """Return whether a tensor stands for several, as an incoming gradient does in
     `torch.autograd.grad(..., is_grads_batched=True)`: it has no memory of its own."""
-    return not is_dynamo_compiling() and not torch._C._has_storage(t)
+    if is_dynamo_compiling():
+        return False
+    try:
+        t.untyped_storage()
+    except NotImplementedError:
+        return True
+    return False
 
 
 def version_of(t: Tensor) -> int:
@@ -175,7 +194,18 @@ class Operator:
     ):
         _library.define(schema)
         self.overload = getattr(_operators, schema.partition("(")[0]).default
-        _library.impl(self.overload, kernel, "CompositeExplicitAutograd")
+        names = [each.name for each in self.overload._schema.arguments]
+
+        def on_dense(*args, **further):
+            # PyTorch's dispatcher has unwrapped, negated and filled tensors that are not plain, but
+            # it also lets in those whose layout has no strides.
+            for name, given in zip(names, args):
+                for t in given if isinstance(given, (list, tuple)) else [given]:
+                    if isinstance(t, Tensor):
+                        check_dense(t, name)
+            return kernel(*args, **further)
+
+        _library.impl(self.overload, on_dense, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
         if composite is not None and differentiable is not None:
             # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
@@ -339,7 +369,7 @@ class FirstDerivative(Function):
             return None, None
         (saved,) = ctx.saved_tensors
         vjp, dim, dtype, kernel, invariant = ctx.arguments
-        if torch.is_grad_enabled() or not nobody_watches(dy):
+        if torch.is_grad_enabled() or not nobody_watches(dy, saved):
             # A second derivative, a batched gradient, ...
             return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
         inputs = saved, dy
@@ -452,7 +482,7 @@ class ModifiedDerivative(Function):
     def backward(ctx, dy, _):
         if dy is None:
             return (None,) * 5
-        y, x, scale, where, share = ctx.saved_tensors
+        y, x, scale, where, share = saved = ctx.saved_tensors
         factor, softcap, causal, safe = ctx.options
         log, dim, dtype, invariant = ctx.rest
         of_scale, of_bias, of_sink = ctx.wanted
@@ -462,7 +492,8 @@ class ModifiedDerivative(Function):
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain, again = nobody_watches(dy), torch.is_grad_enabled()
+        plain = nobody_watches(dy, *filter(is_given, saved))
+        again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
             dx, dz, dscale, total = composite.modified_softmax_backward(
@@ -611,7 +642,7 @@ def finish(
 ) -> Tensor:
     """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
     operator if the call is not plain."""
-    if not nobody_watches(inputs[0]):
+    if not nobody_watches(*inputs, *numbers):
         result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
         return result if out is None or is_dynamo_compiling() else out.copy_(result)
     return plan_losses.finish(op, inputs, numbers, dtype, out)

@@ -78,8 +78,9 @@ def test_hostile_rows(name, safe, geometry):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_safe_row_with_nan_or_infinity_is_nan_as_in_torch(name, geometry):
-    """Beside −∞ too, which counts as masked in other rows."""
+    """Beside −∞ too, which counts as masked in other rows, and in a row of nothing else."""
     rows = [[NAN, -INF, 1.0], [INF, -INF, 1.0], [-INF] * 3, [1.0, -INF, 2.0]]
+    rows += [[NAN, -INF, -INF], [-INF, -INF, NAN]]
     x = torch.tensor(rows, device=DEVICE)
     wanted = torch._safe_softmax(x, -1)
     wanted = wanted.log() if name == "log_softmax" else wanted

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, served
+from browser import CHROMIUM, DESKTOP, DIED, HEIGHT, PAGES, Chromium, Tab, Windows, served
 
 
 @pytest.fixture(scope="session")
@@ -14,9 +14,19 @@ def chromium():
         pytest.skip("needs Chromium: apt install chromium")
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = Chromium(playwright)
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def chromium_lives(request):
+    """Say of the test in which the browser dies that this is why it fails."""
+    yield
+    if CHROMIUM is not None and "chromium" in request.fixturenames:
+        browser = request.getfixturevalue("chromium")
+        if browser.browser is not None and not browser.lives() and browser.starts < 2:
+            pytest.fail(f"{DIED}. It is started anew for the next test, once.", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -28,20 +38,8 @@ def address(site):
 
 @pytest.fixture(scope="session")
 def context_of(chromium, address):
-    """The windows of a kind, which share what the browser has fetched and compiled; a kind of its
-    own shares nothing. A tab of each stays open, since the next then starts no process."""
-    with contextlib.ExitStack() as stack:
-        made = {}
-
-        def context(kind: str = "", **options):
-            key = f"{kind} {options}"
-            if key not in made:
-                made[key] = chromium.new_context(**options)
-                stack.callback(made[key].close)
-                made[key].new_page().goto(f"{address}404.html")
-            return made[key]
-
-        yield context
+    """The windows of each kind."""
+    return Windows(chromium, address)
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +49,7 @@ def open_tab(context_of, address):
     usual = {"viewport": size, "color_scheme": "light", "reduced_motion": "reduce"}
 
     def show(script: bool = True, kind: str = "") -> Tab:
-        return Tab(context_of(kind, java_script_enabled=script, **usual), address)
+        return Tab(lambda: context_of(kind, java_script_enabled=script, **usual), address)
 
     return show
 
@@ -62,7 +60,7 @@ def opened_with(context_of, address):
     with contextlib.ExitStack() as stack:
 
         def show(page: str, **options):
-            tab = Tab(context_of(**options), address)
+            tab = Tab(lambda: context_of(**options), address)
             stack.callback(tab.close)
             return tab.open(page).view
 
@@ -85,6 +83,7 @@ def opened(shared_tab, request):
 @pytest.fixture
 def page(opened):
     """Each page of the site in turn, at its usual size and in the light."""
+    opened.again()
     opened.resize(DESKTOP)
     opened.show("light")
     return opened

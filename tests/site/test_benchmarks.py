@@ -17,6 +17,7 @@ from made_data import data, environment, row, turns
 from site_build import ROOT
 from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
+from softmax_bench.attention import tflops
 from softmax_bench.case import Case
 from softmax_bench.report import APART, NEAR, best_peer, by_case, compare
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
@@ -87,6 +88,37 @@ def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
     assert {len(paths) for paths in runs_of.values()} == {1}, "a case is of one run"
 
 
+@pytest.mark.parametrize(
+    "path",
+    sorted({path.name for path in (ROOT / "docs/benchmarks").glob("*.json")} - {"schema.json"}),
+)
+def test_times_of_every_file_are_in_order(path):
+    assert not [*schema.disordered(schema.read_json(ROOT / "docs/benchmarks" / path), path)]
+
+
+def test_speeds_of_attention_follow_from_its_times():
+    (run,) = schema.read_json(ROOT / attention.FILE)["runs"]
+    rows = [row for row in run["rows"] if "tflops" in row]
+    assert len(rows) > 200 and all(row["tflops"] == tflops(row) for row in rows)
+
+
+@pytest.mark.parametrize("field, by", [("us", 0.97), ("us", 1.03), ("bytes", 2)])
+def test_a_number_of_the_data_that_is_edited_is_noticed(field, by):
+    """A time of what was timed in turns; of what was not, one that leaves its percentiles."""
+    data = schema.load(ROOT / launches.DATA / "h100-lengths.json")
+    of_turns = next(row for row in data["rows"] if row.get("us_turns"))
+    if field == "us":
+        of_turns["us"] = {name: us * by for name, us in of_turns["us"].items()}
+    else:
+        of_turns[field] *= by
+    with pytest.raises(schema.DataError, match="and its turns|where the case makes it"):
+        schema.validate(data, "data")
+    alone = next(row for row in data["rows"] if row["us"] and not row.get("us_turns"))
+    alone["us"]["p50"] *= 0.7
+    with pytest.raises(schema.DataError, match="does not hold"):
+        schema.check(data, "data")
+
+
 def test_rendering_is_stable(tmp_path, made):
     put(tmp_path, data())
     assert rendered.measurements(tmp_path) == made
@@ -124,7 +156,7 @@ def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_include
     assert measured - of_practice <= named
 
 
-NO_SPEEDS = {"machine.gpu", "rounding", "checks", "gpu_tests", "mutants"}
+NO_SPEEDS = {"worked", "page_mutants", "machine.gpu", "rounding", "checks", "gpu_tests", "mutants"}
 """What pages quote that no GPU was timed for."""
 
 
@@ -266,6 +298,17 @@ def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
         counts = states["ok"], states["wrong"], states["refused"] + states["failed"]
         said = "".join(rf"<td[^>]*>{count}</td>\s*" for count in (*counts, cells - sum(counts)))
         assert states.total() == 0 or re.search(rf">{label}</t[hd]>\s*{said}", text), (name, states)
+
+
+def test_a_sign_has_one_meaning():
+    """▲ and ▼ say who is ahead. The page of the method explains them, in Python one function does,
+    and a page that has them beside numbers names whom ours stands beside."""
+    for path in (ROOT / "src/softmax_site").rglob("*.py"):
+        assert "▲" not in path.read_text("utf8") or path.name == "words.py", path
+    for path in (ROOT / "docs").rglob("*.md"):
+        for line in path.read_text("utf8").splitlines():
+            if re.search("[▲▼]", line) and path.name != "method.md":
+                assert re.search(r"▲ ahead of \w+, = \[level\]\(.*\), ▼ behind", line), (path, line)
 
 
 def test_who_was_not_asked_is_not_beaten_in_silence(published):
@@ -560,7 +603,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     (tmp_path / REASONS).write_text('{"compiles/*float16*": "made up to miss"}')
     there = rendered.measurements(tmp_path).fragments
     text = there["bench-targets"].text + there["targets-missed"].text
-    assert ">▼ 32 kernels<" in text and ">made up to miss<" in text
+    assert ">✗ 32 kernels<" in text and ">made up to miss<" in text
     assert "✗\N{NO-BREAK SPACE}4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
 
 
@@ -655,7 +698,8 @@ def test_compare_fails_past_the_slowdown(tmp_path, capsys):
         Path(path).write_text(schema.dump(made))
     assert main(["compare", *paths]) == 0
     slow = next(r for r in after["rows"] if r["provider"] == CHOOSER)
-    slow["us"]["p50"] *= 1.06
+    slow["us"] = {part: us * 1.06 for part, us in slow["us"].items()}
+    slow["us_turns"] = [us * 1.06 for us in slow["us_turns"]]
     Path(paths[1]).write_text(schema.dump(after))
     assert main(["compare", *paths]) == 1
     assert "1.060  SLOWER" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import triton
 
 from site_build import ROOT
 from softmax_bench.compilation import machine_code
@@ -14,10 +15,13 @@ from softmax_site.computed.compiled import KERNELS, single_block
 
 FOLDER = ROOT / "docs/_computed"
 MOST_BYTES = 100_000
+PINNED = (ROOT / "constraints.txt").read_text("utf8")
 
 
 @pytest.mark.parametrize("name", computed.NAMES)
 def test_computed_files_are_up_to_date(name):
+    if name == "compiled" and f"triton=={triton.__version__}\n" not in PINNED:
+        pytest.skip("the committed file is of the Triton in constraints.txt")
     module = importlib.import_module(f"softmax_site.computed.{name}")
     for path, text in module.generate().items():
         committed = (ROOT / path).read_text("utf8") if (ROOT / path).is_file() else None

@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from formulas.bindings import letters
+from formulas.reader import KNOWN, name_of
 from site_build import ROOT
 from softmax_site import equations
 
@@ -56,6 +58,14 @@ def test_every_symbol_of_a_display_equation_is_listed():
     assert not missing, "\n".join(sorted(missing))
 
 
+def test_the_letters_of_the_blog_post_are_those_that_it_writes():
+    """Its **s** is the denominator; the row sums of the gradient have an index."""
+    translated = dict(re.findall(r"^ +\| (\$[^|]+\$[^|]*?) \|.*?\|.*?\| (.+?) \|", PAGE, re.M))
+    assert translated[r"$\mathbf{s}$"] == "$s_{grad}$"
+    assert translated["$d$; $d_i$ in a loop"].startswith("**s**")
+    assert "max" in translated["$m$; $m_i$ in a loop"]
+
+
 def test_no_symbol_is_listed_twice():
     """But what a row shows another symbol on: the inner product, the tilde, the wide hat."""
     counts = Counter(listed())
@@ -68,6 +78,18 @@ def test_every_listed_symbol_is_used():
     prose = "\n".join(path.read_text("utf8") for path in (ROOT / "docs/math").glob("*.md"))
     for symbol in listed():
         assert symbol in used or symbol in prose, f"{symbol} is listed and never used"
+
+
+READ = {r"\operatorname{rank}", r"\operatorname{null}", r"\mathbb{R}", r"\mathsf{T}"}
+"""What the reader of formulas knows itself, as it knows signs."""
+IN_PROSE = {r"\Delta"}
+
+
+def test_each_symbol_is_bound_and_each_binding_is_listed():
+    found = {*listed()} - KNOWN - READ - IN_PROSE
+    names = {name_of(symbol).removeprefix("hat_") for symbol in found}
+    bound = letters() - {"infty"}
+    assert names == bound, f"unbound: {names - bound}; not in the table: {bound - names}"
 
 
 @pytest.mark.parametrize(

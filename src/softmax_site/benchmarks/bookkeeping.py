@@ -15,7 +15,7 @@ from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
 from softmax_site.benchmarks.values import filled
 from softmax_site.benchmarks.views import HOST_CALLS
-from softmax_site.benchmarks.words import bound, link, marked, reason_groups, verdict
+from softmax_site.benchmarks.words import bound, link, missed, reason_groups, verdict
 
 TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
@@ -55,9 +55,9 @@ def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> 
     """The cells that missed, worst first, gathered below the reasons that they share; these may
     quote what counters say of all of them."""
     of_case = _ours(data)
-    missed = [cell for cell in targets.cells(data["rows"]) if not cell.met]
+    below = [cell for cell in targets.cells(data["rows"]) if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
-    for cell in sorted(missed, key=lambda cell: cell.margin):
+    for cell in sorted(below, key=lambda cell: cell.margin):
         reason = targets.reason_for(cell.case, reasons) or "Not explained yet."
         by_reason.setdefault(reason, []).append(cell)
     body = []
@@ -66,7 +66,7 @@ def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> 
         for cell in cells:
             pair = bound(cell.asked), cell.reached
             asked, reached = (text.removesuffix(" of the copy") for text in pair)
-            listed.append(f"{_where(of_case[cell.case])} {marked('behind', reached)} ({asked})")
+            listed.append(f"{_where(of_case[cell.case])} {missed(reached)} ({asked})")
         why = filled(reason, profiles.of([cell.case for cell in cells]))
         body.append(f"<dt>{why}</dt><dd>{'<br>'.join(listed)}</dd>")
     told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')

@@ -14,7 +14,7 @@ from typing import Any
 from softmax_bench import targets, traffic
 from softmax_bench.report import by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
-from softmax_site import source
+from softmax_site import equations, source
 from softmax_site.benchmarks import attention, profiled, ranks, rungs
 from softmax_site.benchmarks.data import (
     given,
@@ -35,10 +35,12 @@ from softmax_site.figures import moving, share
 AS_THEY_ARE = {
     "gpu_tests": "docs/benchmarks/gpu-tests.json",  # the last run of those that need a GPU
     "mutants": "docs/reference/mutants.json",  # planted mistakes: `tests/mutate.py`
+    "page_mutants": "docs/reference/page-mutants.json",  # those of pages: `tests/mutate_pages.py`
     "invariant": "docs/benchmarks/invariant.json",  # what batch invariance costs
     "pace": "docs/benchmarks/pace.json",  # why launches have two speeds
     "counters": profiled.FILE,  # what Nsight Compute reads of calls; `profile` by calls
     "rounding": "docs/_computed/rounding.json",  # what each choice of arithmetic costs
+    "worked": equations.WORKED,  # matrices in LaTeX
 }
 """Files that are quoted as they are."""
 

@@ -89,7 +89,7 @@ class Stand:
     def rule(self) -> str:
         """What counts as level in these cases."""
         kept = ["us_turns" in group[self.who] for group, _ in self.compared]
-        by_turns, by_share = "2 % or the noise of the turns", f"{LEVEL:.0%}".replace("%", " %")
+        by_turns, by_share = "2 % or noise", f"{LEVEL:.0%}".replace("%", " %")
         said = [by_turns] * any(kept) + [by_share] * (not all(kept))
         return f"within {' or '.join(said)}"
 

@@ -196,8 +196,9 @@ def answers_words(groups: Iterable[Group]) -> str:
 
 def answers_table(groups: Iterable[Group]) -> str:
     """What became of the cases, a row for each library."""
-    body = [[label_of(name), *map(str, each)] for name, each in answers(groups).items()]
-    return table(["cells", *BECAME], body, caption="Answers of the other libraries")
+    cases = list(groups)
+    body = [[label_of(name), *map(str, each)] for name, each in answers(cases).items()]
+    return table(["library", *BECAME], body, caption=f"Answers to {len(cases)} cells")
 
 
 def heat_cell(group: Group | None) -> Cell:

@@ -346,7 +346,7 @@ def errors_of(rows: list[dict], dtype: str) -> str:
             worst = max(reversed(known), key=lambda row: float(row["max_rel_error"]))
             where = f"{worst['direction']}, {shape_words(worst)}, {INPUTS[worst['inputs']]}"
         links = (f'<a href="{why(each[0])}">{len(each)}</a>' if each else "–" for each in without)
-        right = words.marked("behind", right) if wrong or failed else right
+        right = words.missed(right) if wrong or failed else right
         errs = [words.error_text(of(found)) if found else "–" for of in (median, max)]
         body.append([label_of(name), right, *links, *errs, where])
     every = [error for found in errors.values() for error in found]
@@ -494,7 +494,7 @@ def loss_head(rows: list[dict]) -> str:
         if cell is None:
             return "–"
         asked = words.bound(cell.asked).replace(" ", "&nbsp;", 1)
-        return f'<span class="level">{asked}</span>' if cell.met else words.marked("behind", asked)
+        return f'<span class="level">{asked}</span>' if cell.met else words.missed(asked)
 
     def share(group: Group) -> str:
         """With a digit more where it would be rounded to a bound that it misses."""

@@ -16,7 +16,7 @@ SIGNS = {"ahead": "▲", "level": "=", "behind": "▼"}
 
 def signs(rival: str) -> str:
     """What the signs of a table say, whose rule is on the page of the method."""
-    return f'▲ ahead of {rival}, = <a href="/benchmarks/method/#level">level</a>, ▼ behind'
+    return f"▲ ahead of {rival}, = level, ▼ behind"
 
 
 ELSEWHERE = {
@@ -67,6 +67,11 @@ def bound(asked: str) -> str:
 def marked(state: str, text: str) -> str:
     """Words with the sign and the colour of a state, as HTML."""
     return f'<span class="{state}">{SIGNS[state]} {text}</span>'
+
+
+def missed(text: str) -> str:
+    """What is not as it should be, whoever else is faster or slower, as HTML."""
+    return f'<span class="behind">✗ {text}</span>'
 
 
 def side(factor: float) -> str:

@@ -1,5 +1,5 @@
 """The worked example: a 2 × 3 matrix carried through forward, Jacobian, backward and the online
-recurrence. Its page shows the numbers step by step, in sessions whose output is compared.
+recurrence. Its page shows the numbers step by step; sessions there compute them again.
 
 The matrices are those of a page "from math to implementation" (blog), whose printed row sums are
 wrong; see `from_printed_sums`.

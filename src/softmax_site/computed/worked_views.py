@@ -1,6 +1,9 @@
-"""The worked example as small tinted matrices, one view for each step of its page."""
+"""The worked example as small tinted matrices, one view for each step of its page, and as matrices
+of its formulas."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 
@@ -13,6 +16,16 @@ def _matrix(latex: str, says: str, values: np.ndarray, digits: int = 4) -> str:
     scale, symbol = float(np.abs(values).max()), to_mathml(latex, display=False)
     rows = values.tolist()
     return filled("matrix", symbol=symbol, says=says, rows=rows, scale=scale, digits=digits)
+
+
+def _latex(values: np.ndarray, digits: int = 4) -> str:
+    r"""A matrix for a formula.
+
+    >>> _latex(np.array([[1.0, 2.0], [0.5, 0.25]]), 1)
+    '\\begin{pmatrix} 1.0 & 2.0 \\\\ 0.5 & 0.2 \\end{pmatrix}'
+    """
+    rows = (" & ".join(f"{entry:.{digits}f}" for entry in row) for row in values)
+    return " ".join((r"\begin{pmatrix}", r" \\ ".join(rows), r"\end{pmatrix}"))
 
 
 def generate() -> dict[str, str]:
@@ -43,4 +56,11 @@ def generate() -> dict[str, str]:
         + _matrix(r"\mathit{dY} - \mathbf{s}", "above or below the mean", backward["dy - s"])
         + _matrix(r"\mathit{dX}", "each row adds up to 0", backward["dx"]),
     }
-    return {path: f'<div class="worked">\n{text}</div>\n' for path, text in views.items()}
+    matrices = {
+        "X": _latex(worked.X, 0),
+        "dY": _latex(worked.DY, 1),
+        "Y": _latex(forward["y"]),
+        "dX": _latex(backward["dx"]),
+    }
+    views = {path: f'<div class="worked">\n{text}</div>\n' for path, text in views.items()}
+    return views | {"docs/_computed/worked.json": json.dumps(matrices, indent=1) + "\n"}

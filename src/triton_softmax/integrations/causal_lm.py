@@ -79,4 +79,5 @@ def causal_lm_loss(
         return loss
     if weight is None:  # several numbers: a loss divided by each
         return loss / n
-    return loss.reshape(n.shape).to(torch.result_type(loss, n))
+    loss = loss.reshape(n.shape)
+    return loss.double() if n.dim() and n.dtype == torch.float64 else loss  # as a quotient

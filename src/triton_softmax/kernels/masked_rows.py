@@ -258,7 +258,8 @@ def finish_tile(
     elif blank is not None:
         result = tl.where(kept, result, blank)
         if OP.shifted and MAPS.safe:
-            result = tl.where(m == float("-inf"), MAPS.empty, result)
+            # A maximum drops NaN on a GPU; the sum of a row has it, and is 0 if nothing is left.
+            result = tl.where(given[0] == 0.0, MAPS.empty, result)
     tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
     return of_scale
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import triton
 
 from softmax_bench.compilation import Compilation, compiled
 from triton_softmax.composite import FINISH_OF
@@ -30,9 +31,13 @@ torch.autograd.grad(found, x, [each.detach() for each in found])
 """,
 }
 
-SPILLED = {"rank_summary_and_sum": 856}
-"""Bytes per thread at most, in any supported Triton, of what is known to spill where rows are
-split."""
+SPILLED = {
+    "rank_products": (0, 28),
+    "rank_summary_and_entropy": (0, 616),
+    "rank_summary_and_sum": (856, 1620),
+}
+"""Bytes per thread of what is known to spill where rows are split: in Triton 3.7, and at most in
+another supported release."""
 
 
 def launched(call: str, shape: tuple[int, int]) -> list[Compilation]:
@@ -45,8 +50,9 @@ def launched(call: str, shape: tuple[int, int]) -> list[Compilation]:
 @pytest.mark.parametrize("call", CALLS)
 def test_compiles_without_spills(call, shape):
     for result in launched(call, shape):
-        known = SPILLED.get(result.constants.get("OP"), 0) if "split" in result.kernel else 0
-        assert result.spill_bytes <= known
+        op = result.constants.get("OP") if "split" in result.kernel else None
+        here, elsewhere = SPILLED.get(op, (0, 0))
+        assert result.spill_bytes <= (here if triton.__version__[:3] == "3.7" else elsewhere)
         if "finish" in result.kernel:
             assert "ld.global.v4" in result.assembly and "st.global.v4" in result.assembly
 

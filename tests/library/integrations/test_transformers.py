@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, quiet
+from ranks import Ranks
 from triton_softmax import arguments
 from triton_softmax.integrations import patch_transformers
 from triton_softmax.integrations.causal_lm import causal_lm_loss
@@ -269,6 +270,40 @@ def test_checkpoints_compute_again():
         found = step(model)
     assert_same_step(found, wanted)
     assert handle.calls == {"cross_entropy": 1, "softmax": 4}
+
+
+def test_replicas_run_ours():
+    """As `DataParallel` makes them, here on one device."""
+    model, given = small("llama"), batch()
+    wanted = model(**given).loss
+    replica = model._replicate_for_data_parallel()
+    with patch_transformers() as handle:
+        torch.testing.assert_close(replica(**given).loss, wanted)
+    assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+
+
+def test_adapters_run_ours():
+    peft = pytest.importorskip("peft")
+    model = small("llama")
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"]))
+    wanted = step(adapted)
+    assert wanted[1] and all("lora" in name for name in wanted[1])
+    for one in (None, model, adapted):
+        with patch_transformers(one) as handle:
+            assert_same_step(step(adapted), wanted)
+        assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_ranks_run_ours(two_ranks, how):
+    two_ranks.ask("step", how)
+
+
+@pytest.fixture(scope="module")
+def two_ranks():
+    with Ranks(2, "training_on_ranks") as ranks:
+        yield ranks
 
 
 def test_models_with_a_loss_of_another_kind_keep_it():

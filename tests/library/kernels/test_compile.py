@@ -284,8 +284,8 @@ def test_whole_vectors_and_no_spills():
     _, walked = compiled(LOSS.format(x="torch.empty(2000, 128_256, dtype=torch.bfloat16)"))
     assert walked.constants["OP"] == "cross_entropy_gradient"
     assert "cp.async.cg" in walked.assembly  # moves 16 bytes, while the tile before is computed
-    # 64 registers; 72 in Triton 3.6.
-    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 72
+    # 64 registers in Triton 3.7, 72 in 3.6 and 75 in 3.9.
+    assert walked.store_bits == 128 and walked.spill_bytes == 0 and walked.registers <= 75
 
 
 def test_a_mask_is_read_in_the_vectors_of_x_and_remembered_by_nobody():

@@ -21,6 +21,7 @@ from kernel_cases import (
     watch_accesses,
 )
 from softmax_tutorial import naive, single_block, three_loops, two_loops
+from triton_softmax import IMPLEMENTATIONS, Softmax
 
 pytestmark = quiet  # tiles reach past the last row, where 0 / 0 is computed and masked out
 
@@ -157,8 +158,10 @@ def test_what_a_rung_refuses(rung):
 
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log"])
 def test_rows_of_781(log):
-    """Enough rows to fill one tile and begin another."""
-    x, dy = (matrix(67, 781, torch.float32, seed=seed) for seed in (0, 1))
+    """The shape of the tutorial's test; in the interpreter enough rows to fill one tile and begin
+    another."""
+    n_rows = 67 if INTERPRETED else 1823
+    x, dy = (matrix(n_rows, 781, torch.float32, seed=seed) for seed in (0, 1))
     how = {"log": log, "block_rows": 64, "block_cols": 256}
     y = two_loops.softmax_forward(x, **how)
     assert_near(y, expected_forward(x, log=log))
@@ -205,3 +208,39 @@ def test_longer_rows_are_refused(n_cols):
 def test_the_longest_row():
     x = matrix(1, single_block.MAX_COLS, torch.float32)
     assert_near(single_block.softmax_forward(x), expected_forward(x), atol=1e-9)
+
+
+class OfRung(torch.autograd.Function):
+    """A kernel of the tutorial as the article wraps its own: the output is kept."""
+
+    @staticmethod
+    def forward(ctx, x, rung):
+        y = rung.softmax_forward(x)
+        ctx.save_for_backward(y)
+        ctx.rung = rung
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.rung.softmax_backward(*ctx.saved_tensors, dy), None
+
+
+@pytest.mark.parametrize("kernel", [None, *IMPLEMENTATIONS, "single_block", "two_loops"])
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_the_check_of_the_article(kernel, one_hot):
+    """Forward against torch, and backward through a cross-entropy of the output, whose targets are
+    indices of any class or, as in the article, one-hot rows of the first three."""
+    n_rows = 256 if DEVICE == "cuda" else 16
+    x = torch.randn(n_rows, 512, device=DEVICE, requires_grad=True)
+    target = torch.randint(3 if one_hot else 512, (n_rows,), device=DEVICE)
+    if one_hot:
+        target = torch.nn.functional.one_hot(target, 512).float()
+    ours = Softmax(dim=1, implementation=kernel) if kernel in (None, *IMPLEMENTATIONS) else None
+    found = []
+    for softmax in (
+        torch.nn.Softmax(dim=1),
+        ours or (lambda x: OfRung.apply(x, RUNGS[kernel][0])),
+    ):
+        y = softmax(x)
+        found.append((y, *torch.autograd.grad(torch.nn.CrossEntropyLoss()(y, target), x)))
+    torch.testing.assert_close(found[1], found[0])

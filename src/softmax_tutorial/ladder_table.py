@@ -1,0 +1,82 @@
+"""The ladder as a table for the terminal: what each rung takes, beside our figures for the same
+shape. Needs neither PyTorch nor Triton."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+SHAPE, DTYPE = (8192, 16384), "float32"
+"""What is timed: a quarter of a gigabyte times two, in rows that one program can hold."""
+
+LADDER = {
+    "copy": "copy",
+    "naive": "naive",
+    "three_loops": "three loops",
+    "two_loops": "two loops",
+    "single_block": "single block",
+    "split_rows": "split rows",
+    "triton_softmax": "the library",
+}
+"""Who is timed, as the data name them and as a reader does."""
+
+BAR = 24
+"""Characters of the copy's bar."""
+
+
+def figures(rows: Iterable[dict]) -> dict[str, dict]:
+    """Of rows of measurements, those of the ladder in this shape, by name."""
+    asked = {"suite": "ladder", "shape": [*SHAPE], "dtype": DTYPE, "direction": "forward"}
+    return {
+        row["provider"]: row
+        for row in rows
+        if row["us"] and all(row[key] == value for key, value in asked.items())
+    }
+
+
+def committed(root: Path) -> dict[str, dict]:
+    """Our figures, with the `environment` of their run; none where the repository's are not."""
+    found = {}
+    for path in sorted((root / "docs/benchmarks/data").glob("*.json")):
+        data = json.loads(path.read_text("utf8"))
+        of_run = figures(data["rows"])
+        found |= {name: row | {"environment": data["environment"]} for name, row in of_run.items()}
+    return found
+
+
+def machine(environment: Mapping[str, str]) -> str:
+    """The GPU and the versions of a run."""
+    torch, triton = (environment[name].partition("+")[0] for name in ("torch", "triton"))
+    return f"{environment['gpu']}, torch {torch}, Triton {triton}"
+
+
+def table(microseconds: Mapping[str, float], moved: int, beside: Mapping[str, dict]) -> str:
+    """The table of a run.
+
+    Args:
+        microseconds: what each takes, by the names of `LADDER`.
+        moved: bytes of a copy, read and written.
+        beside: our figures, as `committed` gives them; may be empty.
+    """
+    head = f"{'':13}{'µs':>9}{'GB/s':>8}{'of a copy':>11}  {'':{BAR}}"
+    lines = [f"{head}{'  ours' if beside else ''}".rstrip()]
+    for name, label in LADDER.items():
+        if name in microseconds:
+            us = microseconds[name]
+            share = microseconds["copy"] / us
+            bar = "█" * max(1, round(BAR * min(share, 1.0)))
+            line = f"{label:13}{us:9,.1f}{moved / us / 1e3:8,.0f}{share:11.2f}  {bar:{BAR}}"
+            if name in beside and "copy" in beside:
+                line += f"{beside['copy']['us']['p50'] / beside[name]['us']['p50']:6.2f}"
+            lines.append(line.rstrip())
+    if beside:
+        lines.append(f"ours: share of a copy on one {machine(beside['copy']['environment'])}")
+    return "\n".join(lines)
+
+
+def report(microseconds: Mapping[str, float], environment: Mapping[str, str], **more) -> str:
+    """What `python -m softmax_tutorial` prints where there is a GPU."""
+    rows, cols = SHAPE
+    first = f"{machine(environment)}\nSoftmax of {rows:,} × {cols:,}, {DTYPE}, forward. "
+    return f"{first}All answers agree with float64.\n\n{table(microseconds, **more)}"

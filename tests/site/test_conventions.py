@@ -1,0 +1,148 @@
+"""What readers and programs expect beside the pages: Markdown, a list of pages, an inventory of
+names, dates, a feed, and where to report an error."""
+
+import re
+import subprocess
+import xml.etree.ElementTree as etree
+import zlib
+from types import SimpleNamespace
+
+import pytest
+
+from site_build import ROOT, python
+from softmax_site import as_markdown, history
+from softmax_site.equations import navigated
+
+LEFT = r"^ *\[\[\w+|\{\{ \w|^/// |(?<!;)--8<-- \"|^::: |<(?:div|table|svg|script|math)\b|\{ [.#]"
+"""What only the site understands."""
+
+
+def test_every_page_is_there_as_markdown(site):
+    for path in navigated(ROOT):
+        text = (site / path).read_text("utf8")
+        assert re.search(r"^# \S", text, re.M), path
+        prose = re.sub(r"`[^`\n]*`", "", as_markdown._FENCE.sub("", text))
+        assert not re.findall(LEFT, prose, re.M), path
+
+
+@pytest.mark.parametrize("path, holds", [
+    ("math/softmax.md", r"$$\n"),  # a displayed formula, as it was typed
+    ("math/softmax.md", r"\sum"),
+    ("kernels/single-block.md", "    d = tl.sum(e, axis=0)\n"),
+    ("kernels/single-block.md", "| single block | 1 read + 1 written = 2 MN |"),
+    ("reference/api.md", "### `softmax(input: Tensor"),
+    ("reference/api.md", "Return exp(x) / sum(exp(x))"),
+    ("use/take-this-kernel.md", "class Softmax(torch.autograd.Function):"),
+])  # fmt: skip
+def test_what_the_site_puts_in_is_in_the_markdown(site, path, holds):
+    assert holds.replace("\\n", "\n") in (site / path).read_text("utf8")
+
+
+def test_a_number_is_that_of_the_page(site):
+    (shown,) = re.findall(r"means over all lengths: naive <data[^>]*>([\d.]+)</data>", (
+        site / "benchmarks/ladder/index.html").read_text("utf8"))  # fmt: skip
+    assert f": naive {shown}," in (site / "benchmarks/ladder.md").read_text("utf8")
+
+
+def test_code_in_a_page_is_left_as_it_is():
+    text = "# A\n\n```text\n{{ nothing }} <div> [[run x]]\n```\n\n<https://example.org>\n"
+    assert as_markdown.page(text, ROOT) == text
+    with pytest.raises(KeyError, match="not defined"):
+        as_markdown.docstring(ROOT, "triton_softmax.functional.nothing")
+
+
+def test_the_list_of_pages_leads_to_all_of_them(site):
+    text = (site / "llms.txt").read_text("utf8")
+    assert text.startswith("# triton_softmax\n\n> ") and "\n## Tutorial\n" in text
+    found = re.findall(r"^- \[.+?\]\((\S+?)\): \S", text, re.M)
+    assert len(found) == len({*found}) and {*navigated(ROOT)} <= {*found}
+    assert all((site / path).is_file() for path in found)
+
+
+def test_a_page_links_to_its_markdown(site):
+    page = (site / "math/vjp/index.html").read_text("utf8")
+    assert '<link rel="alternate" type="text/markdown" href="../vjp.md">' in page
+    assert '<a href="../vjp.md" type="text/markdown">As Markdown</a>' in page
+    assert "Report an error" not in page and "Last changed" not in page
+
+
+def test_others_can_link_to_the_api_by_name(site):
+    head, _, packed = (site / "objects.inv").read_bytes().partition(b"zlib.\n")
+    assert head.startswith(b"# Sphinx inventory version 2")
+    names = {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
+    assert {"triton_softmax.functional.softmax", "triton_softmax.nn.Softmax"} <= names
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with the history of two pages."""
+
+    def git(*arguments: str) -> None:
+        name = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *name, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q")
+    (tmp_path / "docs").mkdir()
+    for subject, names in (("Begin", "ab"), ("b: say <more>", "b"), ("Elsewhere", "")):
+        for name in names:
+            (tmp_path / f"docs/{name}.md").write_text(subject)
+        (tmp_path / "other.txt").write_text(subject)
+        git("add", ".")
+        git("commit", "-qm", subject)
+    return tmp_path
+
+
+def test_the_last_change_of_a_page(repository, tmp_path_factory):
+    found = history.last_changes(repository)
+    assert {path: change.subject for path, change in found.items()} == {
+        "b.md": "b: say <more>",
+        "a.md": "Begin",
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+(?:Z|[+-][\d:]+)", found["a.md"].time)
+    assert history.last_changes(tmp_path_factory.mktemp("bare")) == {}
+    (repository / ".git/shallow").touch()
+    assert history.last_changes(repository) == {}
+
+
+def test_the_feed_names_the_pages_that_changed_last(repository):
+    config = SimpleNamespace(site_name="A & b", site_url="https://example.org/")
+    pages = [
+        SimpleNamespace(
+            file=SimpleNamespace(src_uri=f"{name}.md"),
+            title=f"<{name}>",
+            canonical_url=f"https://example.org/{name}/",
+        )
+        for name in "ab"
+    ]
+    text = history.feed(pages, history.last_changes(repository), config)
+    space = "{http://www.w3.org/2005/Atom}"
+    entries = etree.fromstring(text.encode()).findall(f"{space}entry")
+    assert [each.findtext(f"{space}title") for each in entries] == ["<b>", "<a>"]
+    assert entries[0].findtext(f"{space}summary") == "b: say <more>"
+    assert entries[0].find(f"{space}link").get("href") == "https://example.org/b/"
+
+
+@pytest.mark.slow
+def test_a_published_page_has_its_date_and_where_to_report_an_error(repository):
+    """And the readers of the README are not greeted with the future of the theme."""
+    hooks, shell = ROOT / "mkdocs_hooks.py", ROOT / "docs/_overrides"
+    (repository / "docs/index.md").write_text("# Home\n")
+    (repository / "tests/site").mkdir(parents=True)
+    (repository / "tests/site/test_corrections.py").touch()
+    (repository / "mkdocs.yml").write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\nhooks: [{hooks}]\nwatch: []\nplugins: [search]\n"
+        f"extra: {{loads: []}}\ntheme: {{custom_dir: {shell}}}\nextra_css: []\n"
+        "nav: [index.md, a.md, b.md]\n"
+    )
+    named = {"SITE_URL": "https://example.org/", "REPO_URL": "https://example.org/source"}
+    (command,) = re.findall(r"&& (.+mkdocs serve)$", (ROOT / "README.md").read_text("utf8"), re.M)
+    quiet = dict([command.split()[0].split("=")])
+    done = python("-m", "mkdocs", *"build -q -d site".split(), cwd=repository, **named, **quiet)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    page = (repository / "site/b/index.html").read_text("utf8")
+    assert re.search(r"<span>Last changed \d{4}-\d\d-\d\d</span>", page)
+    report = "https://example.org/source/issues/new?title=Error%20on%20b.md"
+    assert f'<a href="{report}">Report an error</a>' in page
+    assert 'type="application/atom+xml" title="Changes" href="../feed.xml"' in page
+    assert "https://example.org/b/" in (repository / "site/feed.xml").read_text("utf8")
+    assert "(https://example.org/b.md)" in (repository / "site/llms.txt").read_text("utf8")
