@@ -20,7 +20,7 @@ def signs(rival: str) -> str:
 
 
 ELSEWHERE = {
-    **{"backward": "forward", "log_softmax": "forward", "strided": "strides"},
+    **dict.fromkeys(("backward", "log_softmax", "few_rows", "strided"), "forward"),
     **{"compiled": "host-time", "longest": "random", "article": "sources", "batch": "sources"},
 }
 
