@@ -219,6 +219,7 @@ def unknown(text: str) -> list[str]:
 
 def missing(text: str) -> list[str]:
     """The code that a page includes and that is nowhere."""
+    text = re.sub("`[^`\n]*`", "", equations.FENCE.sub(blank, text))
     out = [name for name in re.findall(r"\[\[run ([^\]\s]+)", text) if not is_cell(name)]
     for found in source.DIRECTIVE.finditer(text):
         try:
