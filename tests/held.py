@@ -82,10 +82,15 @@ def listed(page: str) -> dict[str, list[str]]:
     return found
 
 
+def in_code(text: str) -> set[str]:
+    """The numbers of the code that a page shows, runs or includes."""
+    return {plain(number) for number in IN_CODE.findall(shown(text).replace("{,}", ""))}
+
+
 def loose(page: str, text: str) -> Iterator[tuple[re.Match, str]]:
     """The numbers of a page, given below `docs/`, that nothing holds, and what stands around."""
     words = prose(text)
-    known = {plain(number) for number in IN_CODE.findall(shown(text).replace("{,}", ""))}
+    known = in_code(text)
     for found in NUMBER.finditer(words):
         near = " ".join(words[max(0, found.start() - 60) : found.end() + 60].split())
         before = " ".join((words[max(0, found.start() - 60) : found.start()] + "|").split())
@@ -219,6 +224,7 @@ def unknown(text: str) -> list[str]:
 
 def missing(text: str) -> list[str]:
     """The code that a page includes and that is nowhere."""
+    text = re.sub("`[^`\n]*`", "", equations.FENCE.sub(blank, text))
     out = [name for name in re.findall(r"\[\[run ([^\]\s]+)", text) if not is_cell(name)]
     for found in source.DIRECTIVE.finditer(text):
         try:

@@ -167,6 +167,14 @@ def noticed(mutant: Mutant) -> bool:
     return bool(held.faults(mutant.page, mutant.text)) or (mutant.runs and fails(mutant))
 
 
+def by_code(mutant: Mutant) -> bool:
+    """Whether code of the page or a count holds the number, and not the list alone."""
+    number = mutant.change.partition(" ")[0]
+    known = held.in_code((ROOT / mutant.page).read_text("utf8"))
+    in_code = len(number) > 2 and held.plain(number) in known
+    return in_code or bool(held.miscounted(mutant.page, mutant.text))
+
+
 def all_mutants() -> Iterator[Mutant]:
     for path in sorted((ROOT / "docs").rglob("*.md")):
         page = path.relative_to(ROOT).as_posix()
@@ -186,12 +194,14 @@ def main() -> None:
     for mutant in drawn:
         if noticed(mutant):
             found[mutant.kind] += 1
+            found["by code"] += mutant.kind == "numbers" and by_code(mutant)
         else:
             place = f"{mutant.page}:{mutant.line}"
             survivors.append({"place": place, "kind": mutant.kind, "change": mutant.change})
             print("SURVIVED", mutant.kind, place, mutant.change, flush=True)
     of, taken = (Counter(m.kind for m in each) for each in (mutants, drawn))
     kinds = {k: {"of": of[k], "drawn": taken[k], "noticed": found[k]} for k in KINDS}
+    kinds["numbers"]["by_code"] = found["by code"]
     result = {"seed": options.seed, "kinds": kinds, "survivors": survivors}
     RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf8")
     print(json.dumps(kinds, indent=1))

@@ -21,7 +21,13 @@ def signs(rival: str) -> str:
 
 ELSEWHERE = {
     **dict.fromkeys(("backward", "log_softmax", "few_rows", "strided"), "forward"),
-    **{"compiled": "host-time", "longest": "random", "article": "sources", "batch": "sources"},
+    **{
+        "compiled": "host-time",
+        "longest": "random",
+        "article": "sources",
+        "batch": "sources",
+        "accuracy": "method",
+    },
 }
 
 
