@@ -485,13 +485,13 @@ def check_index(logits: Tensor, index: Tensor | None) -> None:
     check_match(fits, "index", index, "logits", logits)
 
 
-def check_one_token(logits: Any, index: Any, row_mask: Any) -> None:
-    """Check the logits, the one token of each row and the mask of rows; see
-    `selective_log_softmax_and_entropy` for the errors."""
+def check_one_token(logits: Any, index: Any, row_mask: Any, part: bool = False) -> None:
+    """Check the logits, or this rank's `part` of them, the one token of each row and the mask of
+    rows; see `selective_log_softmax_and_entropy` for the errors."""
     check_dense(index, "index")
     check_index(logits, index)
     check_match(index.shape == logits.shape[:-1], "index", index, "logits", logits)
-    if not logits.shape[-1]:
+    if not (logits.shape[-1] or part):
         raise ValueError("logits need classes")
     if row_mask is None:
         return
@@ -561,10 +561,15 @@ def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> 
 
 
 def check_loss_of_part(
-    x: Tensor, target: Tensor, weight: Tensor | None, total: int, options: LossOptions
+    x: Tensor, target: Tensor, weight: Tensor | None, total: int | None, options: LossOptions
 ) -> None:
     """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
-    all `total` classes, without memory, for `check_loss`."""
+    all classes, without memory, for `check_loss`. If the call does not say how many there are in
+    `total`, they are as many as have a weight, and the ranks compare that with their parts."""
+    if total is None:
+        total = max(1, x.shape[options.dim])
+        if weight is not None and weight.dim() == 1 and len(weight) != x.shape[options.dim]:
+            total = len(weight)
     shape = [total if i == options.dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)
     if target.is_floating_point() and target.shape == x.shape:

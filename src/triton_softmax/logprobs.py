@@ -129,16 +129,17 @@ def token_logprobs(
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
-        if type(logits) is not Tensor:
-            arguments.check_dense(logits, "the input")
-        tempered = type(temperature) not in (int, float) or temperature != 1.0
-        if tempered:
-            arguments.check_temperature(temperature, logits)
-        if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
-            raise NotImplementedError("the gradient of a temperature is not summed over ranks")
+        try:
+            if type(logits) is not Tensor:
+                arguments.check_dense(logits, "the input")
+            if type(temperature) not in (int, float) or temperature != 1.0:
+                arguments.check_temperature(temperature, logits)
+            if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
+                raise NotImplementedError("the gradient of a temperature is not summed over ranks")
+        except Exception as error:
+            distributed.tell(group, error)
+            raise
         invariant = bool(batch_invariant or arguments.contexts)
-        if tempered and not invariant:
-            logits, temperature = composite.upcast(logits) / temperature, 1.0
         found, entropy = distributed.token_logprobs(
             token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
             inplace_backward, temperature, invariant,
@@ -200,8 +201,12 @@ def selective_log_softmax_and_entropy(
     if group is None and vocab_start is None and type(logits).__name__ != "DTensor":
         options = (True, inplace_backward, batch_invariant, temperature, True, row_mask)
         return _of_tokens(logits, index, *options)
-    arguments.check_one_token(logits, index, row_mask)
-    arguments.check_temperature(temperature, logits)
+    try:
+        arguments.check_one_token(logits, index, row_mask, part=group is not None)
+        arguments.check_temperature(temperature, logits)
+    except Exception as error:
+        distributed.tell(group, error)
+        raise
     kept: Any = None
     if row_mask is not None:
         kept, logits, index = _without_masked(logits, index, row_mask)

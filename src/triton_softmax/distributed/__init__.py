@@ -20,10 +20,19 @@ of the rows, and without one for a `DTensor`.
 
 from typing import Any
 
+from .process_group import tell
 from .sharded_losses import cross_entropy, token_logprobs
 from .sharded_softmax import dtensors, logsumexp, normalize
 
-__all__ = ["cross_entropy", "dtensors", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
+__all__ = [
+    "cross_entropy",
+    "dtensors",
+    "logsumexp",
+    "normalize",
+    "on_mesh",
+    "tell",
+    "token_logprobs",
+]
 
 
 def on_mesh(x: Any, start: int | None = None) -> bool:

@@ -30,9 +30,9 @@ from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
-from .process_group import HEADER, Shard, agree, received, send
+from .process_group import UNSAID, Shard, agree, received, send, tell
 from .sharded_softmax import dtensors
-from .whole_rows import cut_of, whole
+from .whole_rows import cut_of, ways, whole
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -42,6 +42,15 @@ def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
     """Whether a rank sends the weights of targets: unless all ranks are known to have those of all
     classes. They cannot know where one rank may have all the classes."""
     return weight is not None and (len(weight) != shard.total or shard.widest == shard.total)
+
+
+def same(classes: Tensor) -> tuple[int, ...]:
+    """Return a number that ranks compare in place of classes, which all have to have; of those on a
+    CPU, where a class that is out of range is an error on one rank otherwise."""
+    if classes.device.type != "cpu":
+        return ()
+    flat = classes.detach().reshape(-1).long()
+    return (int((flat * (flat + 3) * torch.arange(1, len(flat) + 1)).sum()),)
 
 
 def _all_sums(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
@@ -54,7 +63,7 @@ def _all_sums(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
     sums = torch.cat([sums, sums.new_full((1,), wrong)])
     for group in shard.over_rows:
         shard = Shard(group, 0, 0)
-        sums = received(*send((sums,), shard), shard).sum(0)
+        sums = received(*send((sums,), shard)).sum(0)
     if sums.device.type == "cpu" and not torch.compiler.is_compiling():
         if not wrong and sums[4].item():
             raise IndexError("a target is out of bounds, on a rank that has other rows")
@@ -72,18 +81,15 @@ def _plan_losses(
     epsilon, ignore_index, z_loss = options.label_smoothing, options.ignore_index, options.z_loss
     op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (of_loss.CROSS_ENTROPY, SOFTMAX)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
-    header = 0 if shard.headers is None else HEADER
-    n_words = header + (1 + op.sums + 1 + own_weight) * n_rows
+    n_words = (1 + op.sums + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     outs: list[Any] = [((n_words,), dtype)]
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
-    pack = plan_rows(
-        kernels.pack_words_kernel, x, outs, sizes, HEADER=header, WEIGHT=int(own_weight)
-    )
+    pack = plan_rows(kernels.pack_words_kernel, x, outs, sizes, WEIGHT=int(own_weight))
     outs = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
-    sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
+    sizes = ((world, n_words), n_rows, shard.total, ignore_index)
     losses = plan_rows(
         kernels.losses_kernel, x, outs, sizes,
         OP=op, PLAIN=1 + own_weight, SMOOTHING=epsilon, Z_LOSS=z_loss, EACH=each,
@@ -120,15 +126,14 @@ class _CrossEntropy(Function):
     def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, in_place):
         own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
-        head = (_CrossEntropy, shard[:3], shard.headers is None, options, shard.over_rows)
+        head = (_CrossEntropy, shard[:3], options, shard.over_rows)
         planned = plans.get(key := key_of(head, inputs))
         planned = planned or plans.keep(key, _plan_losses(x, own, shard, options))
         of_part, pack, losses, reduce = planned
 
         weights = (weight,) if own else ()
-        headers = () if shard.headers is None else (shard.headers,)
-        message = pack(x, target, *headers, *weights, *of_part(x))
-        lines = received(*send((message,), shard), shard)
+        message = pack(x, target, *weights, *of_part(x))
+        lines = received(*send((message,), shard))
         weights = () if own or weight is None else (weight,)
         lse, numbers, result = losses(lines, target, *weights)
         factors = None
@@ -236,26 +241,42 @@ def cross_entropy(
     whole rows, and of `agree`. The weight is that of all classes, or of those of this rank. The
     shard of a `DTensor` comes with `over_rows`, groups that have other rows, over which a mean is
     as well; its group may be None."""
-    if type(x) not in PLAIN:
-        arguments.check_cut(x, group)
-    if not (weight is None or type(weight) in PLAIN):
-        arguments.check_dense(weight, "weight")
     if group is None and over_rows is None:
         return dtensors().cross_entropy(function, x, target, weight, options, in_place)
-    dim, traced = arguments.check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
-    given = target.is_floating_point() and target.shape == x.shape
-    more = ("probabilities" if given else tuple(target.shape), target.dtype)
-    more += (None if weight is None else "weights", *options[1:5], *options[6:8])
-    shard = agree(group, "cross_entropy", x, dim, more, start, total, whole=options.invariant)
+    traced = torch.compiler.is_compiling()
+    try:
+        if (start is None) != (total is None):
+            raise ValueError("vocab_start and vocab_size belong together")
+        if type(x) not in PLAIN:
+            arguments.check_cut(x, group)
+        if not (weight is None or type(weight) in PLAIN):
+            arguments.check_dense(weight, "weight")
+        dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
+        given = target.is_floating_point() and target.shape == x.shape
+        more = ("probabilities" if given else tuple(target.shape), target.dtype)
+        more += (None if weight is None else "weights", *options[1:5], *options[6:])
+        if weight is not None and weight.dim() == 1:
+            weights = len(weight)
+        kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
+        key = ("sharded losses", x.shape, x.dtype, x.device, target.device, total, more, kinds)
+        if weight is not None:
+            key += (weight.shape, weight.device)
+        if traced or key not in checked:
+            arguments.check_dtype(x.dtype, "the input")
+            arguments.check_loss_of_part(x, target, weight, total, options)
+            if not traced:
+                checked.keep(key, True)
+        if options.invariant:
+            more += ways(x, target, weight)
+        numbers = same(target) if not (given or traced) else ()
+    except Exception as error:
+        tell(group, error)
+        raise
+    shard = agree(
+        group, "cross_entropy", x, dim, more, start, total, numbers, weights,
+        whole=options.invariant,
+    )  # fmt: skip
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
-    kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
-    key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
-    if weight is not None:
-        key += (weight.shape, weight.device)
-    if traced or key not in checked:
-        arguments.check_loss_of_part(x, target, weight, shard.total, options)
-        if not traced:
-            checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
             arguments.check_classes(target, shard.total, options.ignore_index)
@@ -321,26 +342,39 @@ def token_logprobs(
     invariant: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies) of logits of which this rank has some classes, or of a
-    `DTensor`; the index is the same on all ranks, and counts all classes. A temperature is only
-    given of a batch-invariant call: it divides the logits of others before.
+    `DTensor`; the index is the same on all ranks, and counts all classes.
 
     Raises:
         TypeError, ValueError, IndexError: as `token_logprobs` of whole rows, and as `agree`.
     """
-    if type(x) not in PLAIN:
-        arguments.check_cut(x, group)
-    if type(index) not in PLAIN:
-        arguments.check_dense(index, "index")
+    traced, by_rows = torch.compiler.is_compiling(), isinstance(temperature, Tensor)
+    try:
+        if (start is None) != (total is None):
+            raise ValueError("vocab_start and vocab_size belong together")
+        if type(x) not in PLAIN:
+            arguments.check_cut(x, group)
+        if type(index) not in PLAIN:
+            arguments.check_dense(index, "index")
+        numbers = () if by_rows else (float(temperature),)
+        if not invariant and (by_rows or temperature != 1.0):
+            x, temperature = composite.upcast(x) / temperature, 1.0
+        if group is not None:
+            dim = arguments.check_dim(-1, x.dim())
+            more = (tuple(index.shape), index.dtype, entropy, "by rows" if by_rows else "for all")
+            key = ("sharded tokens", x.shape, x.dtype, x.device, index.device, more)
+            if traced or key not in checked:
+                arguments.check_index(x, index)
+                if not traced:
+                    checked.keep(key, True)
+            if invariant:
+                more += ("batch-invariant", *ways(x, index))
+            numbers += () if traced else same(index)
+    except Exception as error:
+        tell(group, error)
+        raise
     if group is None:
         return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
-    dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
-    more = (tuple(index.shape), index.dtype, entropy)
-    shard = agree(group, "token_logprobs", x, dim, more, start, total, whole=invariant)
-    key = ("sharded tokens", x.shape, x.device, index.device, more)
-    if traced or key not in checked:
-        arguments.check_index(x, index)
-        if not traced:
-            checked.keep(key, True)
+    shard = agree(group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:

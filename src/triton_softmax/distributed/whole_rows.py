@@ -19,11 +19,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from .. import arguments
-from ..arguments import check_modifiers_of_part
+from ..arguments import Modifiers
 from ..config import space
 from ..layout import rows_along
 from ..operators import nobody_watches
-from .process_group import Shard, received, send
+from .process_group import Shard, agree_backward, received, send
 
 
 class Cut(NamedTuple):
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
     def exchange(self, words: Tensor) -> Tensor:
         """Return the words of all ranks, a line for each."""
         shard = Shard(*self)
-        return received(*send((words,), shard), shard)
+        return received(*send((words,), shard))
 
     def columns(self, index: Tensor, n_cols: int) -> Tensor:
         """Return the columns of classes here; −1 for those of other ranks."""
@@ -44,13 +44,20 @@ class Cut(NamedTuple):
         return torch.where((column >= 0) & (column < n_cols), column, -1)
 
 
+def ways(x: Tensor, *more: Any) -> tuple[str, ...]:
+    """Return what ranks have to know of each other before one leaves its part where it is: that
+    kernels compute it. `more` is what else comes with the call."""
+    given = [x, *[each for each in more if isinstance(each, Tensor)]]
+    on_device = arguments.INTERPRETED or x.device.type != "cpu"  # a part may have no elements
+    return ("by kernels",) * (on_device and nobody_watches(*given))
+
+
 def cut_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Cut | None:
     """Return how the rows of a call are cut; None if every rank has to gather them: rows that one
     GPU does not cut into parts, of which a rank has no whole ones, or that no kernels compute.
     `more` are the other tensors of the call."""
-    given = [x, *[each for each in more if each is not None]]
     world = 1 if shard.group is None else shard.group.size()
-    ours = arguments.by_kernels(x) and nobody_watches(*given)
+    ours = x.numel() and ways(x, *more)
     split = shard.total <= space.MAX_SPLIT_COLS and x.dtype != torch.float64
     parts = space.parts_of(shard.total) if split else 1
     if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):
@@ -63,10 +70,9 @@ def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
-    shard = shard._replace(headers=None)  # they are float32, and what is sent may not be
     if not part.numel():
         return x.new_empty(*x.shape[:dim], shard.total, *x.shape[dim + 1 :])
-    lines = received(*send((part.reshape(-1),), shard), shard)
+    lines = received(*send((part.reshape(-1),), shard))
     whole = lines.view(len(lines), *part.shape)
     if parts:
         order = sorted(range(len(parts)), key=parts.__getitem__)
@@ -106,6 +112,7 @@ class _Part(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
+        agree_backward(ctx.where[1])
         return gathered(g, *ctx.where), None, None, None
 
 
@@ -119,14 +126,12 @@ def normalize(
     x: Tensor,
     dim: int,
     dtype: torch.dtype | None,
-    modifiers: tuple[Any, ...] | None,
+    modifiers: Modifiers | None,
     shard: Shard,
 ) -> Tensor:
     """Return this rank's part of softmax or log-softmax of whole rows. A bias and a mask are cut as
-    x is, unless they are broadcast along rows; each takes a message of its own."""
-    given: dict[str, Any] = {}
-    if modifiers is not None:
-        given = check_modifiers_of_part(x, dim, modifiers)._asdict()
+    x is; each takes a message of its own."""
+    given: dict[str, Any] = {} if modifiers is None else modifiers._asdict()
     cut = cut_of(shard, x, *[each for each in given.values() if isinstance(each, Tensor)])
     if cut is not None and dtype != torch.float64:
         for name in ("scale", "bias", "where"):
@@ -138,11 +143,10 @@ def normalize(
         return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
     if modifiers is not None:
         for name in ("bias", "where"):
-            t = given[name]
-            at = dim - x.dim()
-            if t is not None and t.dim() >= -at and t.shape[at] == x.shape[dim]:
+            t: Any = given[name]
+            if t is not None:  # one that is broadcast may have other sizes on other ranks
                 of_bytes = t.to(torch.uint8) if name == "where" else t
-                of_all = whole(of_bytes, t.dim() + at, shard)
+                of_all = whole(of_bytes.expand(x.shape), dim, shard)
                 given[name] = of_all != 0 if name == "where" else of_all
     y = function(whole(x, dim, shard), dim, dtype, batch_invariant=True, **given)
     return _Part.apply(y, dim, x.shape[dim], shard)  # pyright: ignore[reportReturnType]
