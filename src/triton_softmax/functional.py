@@ -31,7 +31,7 @@ def _normalize(
     if axis is not None:
         dim, axis = arguments.check_axis(dim, axis), None
     if batch_invariant or arguments.contexts:
-        batch_invariant = arguments.check_invariant(implementation, batch_invariant)
+        batch_invariant = arguments.check_invariant(implementation)
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
@@ -364,7 +364,7 @@ def _normalize_modified(
         or (bias is not None and bias.requires_grad)
         or (sink is not None and sink.requires_grad)
     ):
-        options = (True, given, log, dim, dtype, invariant)
+        options = (True, given, log, dim, dtype, invariant, None)
         y = differentiable_modified(x, scale, bias, sink, options)[0]
     else:
         y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]

@@ -141,8 +141,8 @@ def token_logprobs(
             raise
         invariant = bool(batch_invariant or arguments.contexts)
         found, entropy = distributed.token_logprobs(
-            token_logprobs, logits, index, group, vocab_start, vocab_size, return_entropy,
-            inplace_backward, temperature, invariant,
+            (token_logprobs, _of_tokens), logits, index, group, vocab_start, vocab_size,
+            return_entropy, inplace_backward, temperature, invariant,
         )  # fmt: skip
     else:
         found, entropy = _of_tokens(
@@ -238,9 +238,11 @@ def _of_tokens(
     temperature: float | Tensor = 1.0,
     one: bool = False,
     row_mask: Tensor | None = None,
+    part: arguments.Part | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
-    requested. Rows have `one` token each, and possibly a mask; or any number, without a mask."""
+    requested. Rows have `one` token each, and possibly a mask; or any number, without a mask. The
+    logits may be a part of the rows."""
     by_rows = isinstance(temperature, Tensor)
     tensors = [logits]
     for each in (index, row_mask, temperature if by_rows else None):
@@ -264,7 +266,7 @@ def _of_tokens(
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or operators.readable(index):
             kept = index if row_mask is None else index.where(row_mask != 0, 0)
-            of_all = getattr(batch_invariant, "total", logits.shape[-1])
+            of_all = logits.shape[-1] if part is None else part.total
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     if on_cpu or logits.numel() == 0 or (not plain and operators.by_composite()):
@@ -288,11 +290,9 @@ def _of_tokens(
         scale = (unit / temperature).expand(logits.shape[:-1])
     else:
         factor = 1.0 / temperature
-    invariant: Any = batch_invariant or bool(arguments.contexts)
-    cut = invariant if isinstance(invariant, tuple) else None
-    if index is not None and cut is not None:
-        index = cut.columns(index, logits.shape[-1])  # pyright: ignore
-    options = (factor, entropy, invariant, plain)
+    if index is not None and part is not None:
+        index = part.columns(index, logits.shape[-1])
+    options = (factor, entropy, batch_invariant or bool(arguments.contexts), part, plain)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (scale is not None and scale.requires_grad)
     ):
@@ -309,17 +309,19 @@ def _forward(
     row_mask: Tensor | None,
     factor: float,
     entropy: bool,
-    invariant: Any,
+    invariant: bool,
+    part: arguments.Part | None,
     plain: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = run_tokens if plain else operators.token_rows.overload
-    several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
-    given = (x, scale, None if several or on_ranks else index, row_mask, factor, entropy, invariant)
-    if index is not None and on_ranks:
+    several = index is not None and index.dim() == x.dim()
+    token = None if several or part is not None else index
+    given = (x, scale, token, row_mask, factor, entropy, invariant)
+    if index is not None and part is not None:
         wide = composite.accumulator(x.dtype)
-        found, entropies, saved, picked = run_tokens(*given, at_tokens(x, index).to(wide))
+        found, entropies, saved, picked = run_tokens(*given, part, at_tokens(x, index).to(wide))
     else:
         found, entropies, saved = run(*given)
         picked = at_tokens(x, index) if several and index is not None else None
@@ -346,9 +348,9 @@ class _Tokens(Function):
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        nothing = (None,) * 7
+        nothing = (None,) * 8
         x, scale, index, row_mask, saved = ctx.saved_tensors
-        in_place, factor, entropy, invariant, _ = ctx.options
+        in_place, factor, entropy, _, part, _ = ctx.options
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -356,7 +358,7 @@ class _Tokens(Function):
             return None, None, *nothing
         if not is_compiling() and (torch.is_grad_enabled() or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
-            if isinstance(invariant, tuple):
+            if part is not None:
                 raise RuntimeError("logits of several ranks have first derivatives only")
             return *_differentiated(x, scale, index, row_mask, factor, g, g_entropy), *nothing
         several = index is not None and index.dim() == x.dim()

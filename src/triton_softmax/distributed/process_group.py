@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..arguments import check_group
+from ..arguments import Part, check_group
 from ..launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -57,6 +57,11 @@ class Shard(NamedTuple):
     parts: tuple[tuple[int, int], ...] = ()
     call: int = 0  # the kind of call, as a number
 
+    @property
+    def part(self) -> Part:
+        """What is here of the rows, for a plan."""
+        return Part(self.start, self.total, agreements[self.group].words)
+
 
 class Agreement:
     """What this rank keeps of a group: where its lines travel, and what follows from them.
@@ -66,17 +71,15 @@ class Agreement:
     """
 
     def __init__(self, group: Any):
-        self.group: Any = group
-        self.rank, self.order = group.rank(), range(group.size())
+        self.messages: Any = group
+        self.lines: Any = group
+        self.rank, self.size = group.rank(), group.size()
         self.device = torch.device("cpu")
         self.calls, self.shards = Memo(), Memo()
         if "cpu:" not in dist.get_backend_config(group):
             if dist.is_gloo_available():
-                ranks = dist.get_process_group_ranks(group)
-                self.group = dist.new_group(
-                    ranks, timeout=TIMEOUT, backend="gloo", use_local_synchronization=True
-                )
-                self.order = [*map(dist.get_process_group_ranks(self.group).index, ranks)]
+                store = dist.PrefixStore("lines of triton_softmax", group.get_group_store())
+                self.lines = dist.ProcessGroupGloo(store, self.rank, self.size, TIMEOUT)
             else:
                 self.device = torch.device("cuda", torch.cuda.current_device())
 
@@ -84,10 +87,13 @@ class Agreement:
         """Send a line to all ranks and return the lines of all. If their first words differ, the
         ranks call different things, or a rank has failed; see `disagree`."""
         mine = torch.tensor(words, dtype=torch.int64, device=self.device)
-        lines = mine.new_empty(len(self.order), len(words))
-        _all_gather(lines.view(-1), mine, group=self.group)
-        found = lines.tolist()
-        return tuple([tuple(found[i]) for i in self.order])
+        return tuple(map(tuple, gathered(self.lines, mine, self.size).tolist()))
+
+    def words(self, mine: Tensor) -> Tensor:
+        """Send a message to all ranks and return the words of all, a line for each."""
+        lines = mine.new_empty(self.size, len(mine))
+        _all_gather(lines.view(-1), mine, group=self.messages)
+        return lines
 
     def disagree(self, lines: Any, sentence: str) -> bool:
         """Return whether ranks call different things, or one has failed.
@@ -100,14 +106,19 @@ class Agreement:
             return False
         text = sentence.encode()[:SENTENCE].ljust(SENTENCE, b"\0")
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(self.device)
-        texts = mine.new_empty(len(self.order), SENTENCE)
-        _all_gather(texts.view(-1), mine, group=self.group)
+        texts = gathered(self.lines, mine, self.size).tolist()
         if lines[self.rank][0] != FAILED:
-            found = texts.tolist()
-            of_ranks = [bytes(found[i]).rstrip(b"\0").decode(errors="ignore") for i in self.order]
-            each = "; ".join(f"rank {rank}: {said}" for rank, said in enumerate(of_ranks))
+            calls = [bytes(text).rstrip(b"\0").decode(errors="ignore") for text in texts]
+            each = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
             raise ValueError(f"the ranks of the group do not call the same thing: {each}")
         return True
+
+
+def gathered(group: Any, mine: Tensor, size: int) -> Tensor:
+    """Return the lines of all ranks, of which this one has `mine`."""
+    lines = mine.new_empty(size, len(mine))
+    group.allgather([[*lines.unbind()]], [mine]).wait()
+    return lines
 
 
 agreements: weakref.WeakKeyDictionary[Any, Agreement] = weakref.WeakKeyDictionary()

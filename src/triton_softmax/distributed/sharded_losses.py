@@ -28,11 +28,12 @@ from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIV
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
+from ..plan_losses import MAX_TARGETS
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import UNSAID, Shard, agree, received, send, tell
 from .sharded_softmax import dtensors
-from .whole_rows import cut_of, ways, whole
+from .whole_rows import part_of, ways, whole
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -133,7 +134,9 @@ class _CrossEntropy(Function):
 
         weights = (weight,) if own else ()
         message = pack(x, target, *weights, *of_part(x))
-        lines = received(*send((message,), shard))
+        lines, work = send((message,), shard)
+        if work is not None:
+            work.wait()
         weights = () if own or weight is None else (weight,)
         lse, numbers, result = losses(lines, target, *weights)
         factors = None
@@ -226,7 +229,7 @@ def _by_operators(
 
 
 def cross_entropy(
-    function: Callable[..., Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]],
     x: Any,
     target: Tensor,
     weight: Tensor | None,
@@ -238,11 +241,14 @@ def cross_entropy(
     over_rows: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (loss, log-sum-exps), the same on all ranks; with the errors of `cross_entropy` of
-    whole rows, and of `agree`. The weight is that of all classes, or of those of this rank. The
-    shard of a `DTensor` comes with `over_rows`, groups that have other rows, over which a mean is
-    as well; its group may be None."""
+    whole rows, and of `agree`.
+
+    The functions are that of whole rows, and the loss of a part of them. The weight is that of all
+    classes, or of those of this rank. The shard of a `DTensor` comes with `over_rows`, groups that
+    have other rows, over which a mean is as well; its group may be None.
+    """
     if group is None and over_rows is None:
-        return dtensors().cross_entropy(function, x, target, weight, options, in_place)
+        return dtensors().cross_entropy(functions, x, target, weight, options, in_place)
     traced = torch.compiler.is_compiling()
     try:
         if (start is None) != (total is None):
@@ -286,10 +292,9 @@ def cross_entropy(
             raise
     distribution = given or (weight is not None and options.label_smoothing)
     if options.invariant:
-        named = {**options._asdict(), "inplace_backward": in_place, "return_lse": True}
-        named["loss_dtype"] = named.pop("dtype")
-        del named["dim"], named["invariant"]
-        return _in_every_batch(function, x, dim, target, weight, shard, distribution, named)
+        return _in_every_batch(
+            functions, x, dim, target, weight, shard, distribution, options, in_place
+        )
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -309,28 +314,35 @@ def cross_entropy(
 
 
 def _in_every_batch(
-    function: Callable[..., Any], x: Tensor, dim: int, target: Tensor, weight: Tensor | None,
-    shard: Shard, distribution: Any, named: dict[str, Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]], x: Tensor, dim: int, target: Tensor,
+    weight: Tensor | None, shard: Shard, distribution: Any, options: LossOptions, in_place: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """A batch-invariant call: that of one GPU, `named` its keywords, on this rank's part of the
-    rows if it can be cut, else on whole rows."""
-    cut, given = None, target.is_floating_point() and target.shape == x.shape
+    """Compute a batch-invariant call as one GPU: on this rank's part of the rows if they can be cut
+    there, else on whole rows."""
+    part, given = None, target.is_floating_point() and target.shape == x.shape
     if shard.group is not None:
         if weight is not None and len(weight) != shard.total:
             weight = whole(weight, 0, shard)
-        cut = None if distribution else cut_of(shard, x, target, weight)
-        if cut is None:
+        by_operators = distribution or target.numel() > MAX_TARGETS
+        part = None if by_operators else part_of(shard, x, target, weight)
+        if part is None:
             target = whole(target, dim, shard) if given else target
             x = whole(x, dim, shard)
-    if cut is None:
-        return function(x, target, weight, **named, batch_invariant=True)
+    of_whole_rows, of_part = functions
+    if part is None:
+        named = {**options._asdict(), "inplace_backward": in_place, "return_lse": True}
+        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": named.pop("invariant")}
+        del named["dim"], named["part"]
+        return of_whole_rows(x, target, weight, **named)
+    softcap = None if options.softcap is None else float(options.softcap)
+    options = options._replace(dim=1, scale=float(options.scale), softcap=softcap, part=part)
     flat = target.reshape(-1)
-    loss, lse = function(rows_along(x, dim), flat, weight, **named, batch_invariant=cut)
+    loss, lse = of_part(rows_along(x, dim), flat, weight, options, in_place)
     return loss.view(target.shape) if loss.dim() else loss, lse.view(target.shape)
 
 
 def token_logprobs(
-    function: Callable[..., Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]],
     x: Any,
     index: Tensor,
     group: Any,
@@ -373,17 +385,14 @@ def token_logprobs(
         tell(group, error)
         raise
     if group is None:
-        return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
+        return dtensors().token_logprobs(functions[0], x, index, in_place, temperature, invariant)
     shard = agree(group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:
-        cut = cut_of(shard, x, index)
-        x = whole(x, dim, shard) if cut is None else x
-        named = {"return_entropy": entropy, "batch_invariant": cut or True}
-        named |= {"temperature": temperature, "inplace_backward": in_place}
-        found = function(x, index, **named)
-        return found if entropy else (found, found)
+        part = part_of(shard, x, index)
+        x = whole(x, dim, shard) if part is None else x
+        return functions[1](x, index, entropy, in_place, True, temperature, part=part)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

@@ -33,7 +33,7 @@ from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_
 from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, agree_backward, send, tell
-from .whole_rows import cut_of, ways, whole
+from .whole_rows import logsumexp_part, part_of, ways, whole
 from .whole_rows import normalize as normalize_whole
 
 
@@ -187,9 +187,9 @@ def logsumexp(
         raise
     options = ("batch-invariant", *ways(x)) if invariant else ()
     shard = agree(group, "logsumexp", x, dim, options, where=invariant, whole=invariant)
-    cut = cut_of(shard, x) if invariant else None
-    if cut is not None:
-        lse = function(rows_along(x, dim), 1, batch_invariant=cut)
+    part = part_of(shard, x) if invariant else None
+    if part is not None:
+        lse = logsumexp_part(rows_along(x, dim), shard, part)
         lse = lse.view(shape[:dim] + shape[dim + 1 :])
         return lse.unsqueeze(dim) if keepdim and shape else lse
     if invariant:

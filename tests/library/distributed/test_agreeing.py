@@ -82,6 +82,8 @@ ODD = {
     "gradient": (SOFTMAX, {**SOFTMAX, "gradient": False}),
     "refused": (SOFTMAX, {**SOFTMAX, "causal": True}),
     "dimension": (SOFTMAX, {**SOFTMAX, "dim": 7}),
+    "scale": ({**SOFTMAX, "scale": 0.5}, {**SOFTMAX, "scale": 0.7}),
+    "targets": (LOSS, {**LOSS, "class": 1}),
     "smoothing": (LOSS, {**LOSS, "label_smoothing": 7.0}),
     "classes": (TOKENS, {**TOKENS, "vocab_start": 0}),
 }
@@ -103,3 +105,7 @@ def test_a_rank_that_calls_something_else_is_named_on_all(pool, what):
         for kind, words in of_rank[2:4]:
             assert kind != "right"
             assert kind != "ValueError" or "rank" in words or what == "classes"
+
+
+def test_a_backward_pass_is_compared_too(pool):
+    pool().ask("differentiates_something_else")

@@ -42,7 +42,14 @@ OF_A_KIND = {
     **dict.fromkeys(("sends_what_is_promised", "sent_all_the_same"), 2),
     **dict.fromkeys(("pushed_in_turn", "pushed_without_one", "pushed_arguments"), 2),
     **dict.fromkeys(("partial", "implementations_placed"), 2),
-    **{"selective": 3, "in_blocks": 3, "placed_tokens": 4, "refused": 4, "pushed_as_sent": 4},
+    **{
+        "without_processors": 3,
+        "selective": 3,
+        "in_blocks": 3,
+        "placed_tokens": 4,
+        "refused": 4,
+        "pushed_as_sent": 4,
+    },
 }
 """Functions of `on_ranks` that are asked once, and of how many ranks."""
 
