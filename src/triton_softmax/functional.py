@@ -28,10 +28,14 @@ def _normalize(
     bias: Any, where: Any, causal: bool, sink: Any, safe: bool, out: Any, group: Any,
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
-    if axis is not None:
-        dim, axis = arguments.check_axis(dim, axis), None
-    if batch_invariant or arguments.contexts:
-        batch_invariant = arguments.check_invariant(implementation)
+    try:
+        if axis is not None:
+            dim, axis = arguments.check_axis(dim, axis), None
+        if batch_invariant or arguments.contexts:
+            batch_invariant = arguments.check_invariant(implementation)
+    except Exception as error:
+        distributed.tell(group, error)
+        raise
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)

@@ -9,7 +9,8 @@ ended its call where others wait, real ones would wait for ever or die, and the 
 Only a rank's memory outlives its calls. A call reads two things of it, which have been written by
 the same call or are not there: what the call says in words, and what follows from the lines of all
 ranks (the last test looks whether that is so). So a call of any sequence, however long, finds a
-rank's memory in one of three states, and each call on up to four ranks is made in all of them.
+rank's memory in one of three states. Each call on two and three ranks is made in all of them, of
+one rank at a time; on four ranks, where it is new and where it is remembered.
 """
 
 from __future__ import annotations
