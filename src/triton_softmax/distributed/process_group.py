@@ -241,7 +241,9 @@ def _call(
     sizes.insert(dim, "*")
     call = f"{name} of {str(dtype)[6:]} ({', '.join(sizes)}) along {dim} on {device}; "
     call += f"{'with' if gradient else 'without'} a gradient"
-    call = "; ".join([call, *map(str, options), *([] if total is None else [f"of {total}"])])
+    # Numbers that are equal are one key of a memory, and so have to be the same words.
+    said = [str(float(o) if isinstance(o, (int, float)) else o) for o in options]
+    call = "; ".join([call, *said, *([] if total is None else [f"of {total}"])])
     digest = hashlib.blake2b(call.encode(), digest_size=8).digest()
     return 1 + int.from_bytes(digest, "little") // 4, call
 

@@ -112,3 +112,9 @@ def test_a_rank_that_calls_something_else_is_named_on_all(pool, what):
 
 def test_a_backward_pass_is_compared_too(pool):
     pool().ask("differentiates_something_else")
+
+
+def test_a_number_of_another_type_is_the_same(pool):
+    """Also where one rank has called it by its other name before."""
+    one, other = {**LOSS, "label_smoothing": 0}, {**LOSS, "label_smoothing": 0.0}
+    assert all_right(became(pool, ([3, 4], [one, other]), ([3, 4], other), ([3, 4], one)))
