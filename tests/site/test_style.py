@@ -15,7 +15,7 @@ FORBIDDEN = re.compile(
 NAMED = re.compile(r"`(tests/[\w/]*\w\.py)\b")
 """A file of tests, as a page names it."""
 
-KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL".split()}
+KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL XGLM".split()}
 """Abbreviations, units and names that need no entry in the glossary."""
 
 NAV = re.findall(
