@@ -69,3 +69,11 @@ def test_every_test_that_a_page_names_exists():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     named = {each for page in pages for each in NAMED.findall(page.read_text("utf8"))}
     assert named and not [each for each in named if not (ROOT / each).exists()]
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+def test_a_reader_can_look_up_what_is_corrected(letter):
+    """Each text is linked where it is taken up, outside this site."""
+    page = (ROOT / "docs/reference/sources.md").read_text("utf8")
+    section = page.split(f"\n## {letter}. ")[1].split("\n## ")[0].split("??? example")[0]
+    assert re.search(r"\]\(https://[^)]+\)", section)
