@@ -157,6 +157,7 @@ class _CrossEntropy(Function):
         others = (None,) * 5
         if g is None:
             return None, *others
+        g = operators.in_memory(g, "the incoming gradient")
         x, target, numbers, factors = ctx.saved_tensors
         shard, options, in_place = ctx.arguments
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
@@ -256,8 +257,11 @@ def cross_entropy(
             raise ValueError("vocab_start and vocab_size belong together")
         if type(x) not in PLAIN:
             arguments.check_cut(x, group)
-        if not (weight is None or type(weight) in PLAIN):
-            arguments.check_dense(weight, "weight")
+        x, target = operators.in_memory(x, "the input"), operators.in_memory(target, "target")
+        if weight is not None:
+            if type(weight) not in PLAIN:
+                arguments.check_dense(weight, "weight")
+            weight = operators.in_memory(weight, "weight")
         dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
         given = target.is_floating_point() and target.shape == x.shape
         more = ("probabilities" if given else tuple(target.shape), target.dtype)
@@ -369,6 +373,8 @@ def token_logprobs(
             arguments.check_cut(x, group)
         if type(index) not in PLAIN:
             arguments.check_dense(index, "index")
+        if group is not None:
+            x, index = operators.in_memory(x, "the input"), operators.in_memory(index, "index")
         scaling = float(modifiers.scale), modifiers.softcap  # pyright: ignore
         numbers = scaling if by_rows else (*scaling, float(temperature))
         if not invariant and (by_rows or temperature != 1.0 or scaling != (1.0, None)):
