@@ -8,7 +8,7 @@ teaches: FlashAttention's loop, with numbers for vectors
 Attention with one number per query, key and value: o[i] is the mean of v, weighted by softmax over
 j of q[i] · k[j], for n of each. Program p takes QUERIES queries and walks along the keys, KEYS at a
 time, in one loop: the scores stay in registers. After puzzle 9 of the [Triton
-Puzzles](../reference/references.md#triton-puzzles).
+Puzzles](../reference/sources.md#triton-puzzles).
 
 hint: Carry m, d and o, each with a number per query. o is a sum like d, with one more factor per
 term: v.

@@ -6,7 +6,7 @@ minutes: 10
 teaches: tiles of two axes, and a row longer than a tile
 
 A program takes several rows, so its tiles have two axes. You write the whole third loop. After
-puzzle 8 of the [Triton Puzzles](../reference/references.md#triton-puzzles).
+puzzle 8 of the [Triton Puzzles](../reference/sources.md#triton-puzzles).
 
 hint: Reduce along `axis=1`: the result has `ROWS` numbers, as `m` has.
 

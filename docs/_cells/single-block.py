@@ -1,6 +1,6 @@
 """One program for each row
 
-Try a row of -inf, or LOG=True. Or leave the mask out of the load: the cell says that program 1 reads past the end of x, but not that program 0 took in a number of the next row.
+Try a row of -inf, or LOG=True. Or leave the mask out of the load: the cell catches program 1 reading past the end of x. It does not catch program 0, which quietly read the first number of the next row.
 """
 # code: src/softmax_tutorial/single_block.py:forward
 # right: y = softmax(x)

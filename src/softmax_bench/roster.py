@@ -11,7 +11,7 @@ EVERYWHERE = ("torch", "torch.compile", "liger", "flag_gems", "quack")
 """Libraries that suites ask unless they name others; the rest only where they have something."""
 LIBRARIES = (*EVERYWHERE, "trl", "transformer_engine", "helion", "flashinfer")
 RUNGS = (
-    *("naive", "three_loops", "two_loops", "single_block"),
+    *("naive", "single_block", "three_loops", "two_loops"),
     *("packed_rows", "aligned_rows", "split_rows", "strided"),
 )
 

@@ -14,9 +14,9 @@ from softmax_tutorial import naive, single_block, three_loops, two_loops
 
 RUNGS = {
     "naive": naive,
+    "single_block": single_block,
     "three_loops": three_loops,
     "two_loops": two_loops,
-    "single_block": single_block,
 }
 """The first four rungs by name. The backward pass of `three_loops` is that of `two_loops`, since a
 sum takes no maximum."""

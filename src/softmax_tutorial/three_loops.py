@@ -1,7 +1,7 @@
 """Softmax of rows of any length in three loops over tiles: maximum, denominator, result.
 
-The first rung after PyTorch lines: intermediate values stay in registers, so a row is read three
-times and written once, instead of five times and three.
+A program keeps one tile at a time, so a row may be of any length. It is read three times and
+written once.
 
 Source: Triton Puzzles 8 ("long softmax"). The puzzle's solutions start the running maximum at 0,
 which turns a row of very negative numbers into 0/0; here it starts at -inf.

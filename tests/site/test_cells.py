@@ -213,7 +213,8 @@ def test_every_correction_has_a_program():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cell_stands_on_one_page(name):
     form = rf"\[\[run {name}(?: open| folded)?\]\]"
-    assert sum(len(re.findall(form, page)) for page in PAGES) == 1
+    shown = sum(len(re.findall(form, page)) for page in PAGES)
+    assert shown == (2 if name == "home" else 1)  # the first kernel of the tutorial, too
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if cells.read(ROOT, name).kernel])

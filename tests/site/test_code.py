@@ -8,7 +8,7 @@ from browser import PHONE
 from site_build import ROOT
 from softmax_site import listing, markdown, source
 
-RUNG = "kernels/single-block"
+RUNG = "kernels/two-loops"
 TIP = "#formula-tip"
 
 

@@ -116,6 +116,10 @@ def mark(key: str, x: float, y: float, side: str = "") -> str:
     return tag("text", LETTERS.get(key, key[0].upper()), class_=f"letter{side}", **at)
 
 
+FLAT = 110
+"""Characters that fit side by side below a chart; more of them are turned."""
+
+
 def over_columns(
     title: str,
     alt: str,
@@ -187,10 +191,12 @@ def over_columns(
             f'data-series="{each.key}">{sample}{escape(each.label)}</button>'
         )
     longest = max(len(column.label) for column in columns)
+    flat = len(columns) * (longest + 1) <= FLAT
+    css = "plot" + " lines" * lines + " flat" * flat
     picture = tag("svg", "\n".join(parts + bands), role="img", aria_label=escape(alt))
     name = escape(title)
     return (
-        f'<div class="plot{" lines" if lines else ""}">\n<p class="plot-title">{name}</p>\n'
+        f'<div class="{css}">\n<p class="plot-title">{name}</p>\n'
         f'<p class="plot-keys">{keys}</p>\n'
         f'<div class="plot-area" data-label="{name}" style="--longest: {longest}">{picture}'
         '<div class="plot-tip" role="status"></div></div></div>'

@@ -204,6 +204,18 @@ LOGITS = [4185, 128_256]
 """Whose loss the home page shows: the vocabulary of Llama 3."""
 
 
+def front_loss(data: dict) -> list[dict]:
+    """The rows of the loss that the home page shows: cross-entropy with its gradient."""
+    asked = {"op": "cross_entropy", "direction": "forward_backward", "dtype": "bfloat16"}
+    rows = of_suite(data, "loss_head", inputs="normal", **asked)
+    return sorted((row for row in rows if row["shape"] == LOGITS and timed(row)), key=timed)
+
+
+def time_and_memory(rows: list[dict]) -> dict[str, Names]:
+    """The time of each provider in µs, and its peak memory beside the inputs in GiB."""
+    return {row["provider"]: Names(us=timed(row), gib=row["peak_bytes"] / 2**30) for row in rows}
+
+
 # Shapes drawn at random
 
 
@@ -320,6 +332,7 @@ class Quoted(dict[str, Any]):
             "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
             "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),
+            "front_loss": lambda: time_and_memory(front_loss(data)),
             "logits": lambda: " × ".join(f"{size:,}" for size in LOGITS),
             "accuracy": lambda: right_answers(rows("accuracy")),
             "ladder": lambda: ladder(rows("ladder")),

@@ -24,7 +24,8 @@ from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.words import SIGNS, signs
 from softmax_site.templates import filled
 
-LADDER = ("naive", "three_loops", "two_loops", "single_block")
+LADDER = ("naive", "single_block", "three_loops", "two_loops")
+"""The rungs, in the order in which the tutorial explains them."""
 
 STRIDED = ("strided", "split_strided", "two_pass")
 """The kernels that run by the name `strided`, each on some of the shapes."""
@@ -37,7 +38,7 @@ GIVEN = {
 """Kernels that are shown on the shapes that the library gives them, by what calls them and where it
 is measured; the others are called by name, on the shapes of the ladder."""
 
-BEFORE_THE_GRADIENT = (*LADDER, "split_rows")
+BEFORE_THE_GRADIENT = (*LADDER, "split_rows", "packed_rows", "aligned_rows")
 """Kernels whose pages a reader meets before the gradient: their tables are of the forward pass."""
 
 BACKWARD = ("naive", "two_loops", "single_block")

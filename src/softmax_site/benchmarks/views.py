@@ -211,7 +211,7 @@ def parts(rows: list[dict]) -> dict[str, list[str]]:
         title = f"{direction}, {dtype}: share of the copy's speed"
         title = title.capitalize() if op == "softmax" else f"{op} {title}"
         if ladder:
-            others, shown = (*rungs, "torch"), ("naive", "three_loops", "two_loops")
+            others, shown = (*rungs, "torch"), ("naive", "single_block", "three_loops", "two_loops")
             drawn = share_chart(part, f"{title}, rung by rung", others=others, shown=shown)
             fold = folded(f"Every length, {dtype}", ladder_table(part, rungs))
         else:

@@ -20,8 +20,14 @@ def signs(rival: str) -> str:
 
 
 ELSEWHERE = {
-    **{"backward": "forward", "log_softmax": "forward", "strided": "strides"},
-    **{"compiled": "host-time", "longest": "random", "article": "sources", "batch": "sources"},
+    **dict.fromkeys(("backward", "log_softmax", "few_rows", "strided"), "forward"),
+    **{
+        "compiled": "host-time",
+        "longest": "random",
+        "article": "sources",
+        "batch": "sources",
+        "accuracy": "method",
+    },
 }
 
 

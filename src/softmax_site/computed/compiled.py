@@ -95,5 +95,4 @@ def generate() -> dict[str, str]:
         "docs/_computed/spills.md": spills([single_block(size, num_warps=32) for size in BLOCKS]),
         "docs/_computed/sass-aligned.md": lines_of("aligned"),
         "docs/_computed/sass-split.md": lines_of("split"),
-        "docs/_computed/sass-backward.md": lines_of("backward"),
     }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmax_bench.report import timed
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import measurements, of_suite
 from softmax_site.benchmarks.page import Fragment, block, measured_by
-from softmax_site.benchmarks.quoted import LOGITS
+from softmax_site.benchmarks.quoted import front_loss
 from softmax_site.benchmarks.tables import Row, table
 from softmax_site.figures import share
 
@@ -26,7 +25,6 @@ def figure(data: dict) -> str:
 
 def loss(rows: list[dict]) -> str:
     """Time and memory of cross-entropy with its gradient: a bar each, a row a library."""
-    rows = sorted(filter(timed, rows), key=lambda row: row["us"]["p50"])
     taken = [(label_of(row["provider"]), row["us"]["p50"], row["peak_bytes"]) for row in rows]
     columns = [us for _, us, _ in taken], [peak / 2**20 for *_, peak in taken]
     bar = '<span class="bar" style="--share:{:.3f}">{:,.0f}</span>'
@@ -43,12 +41,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
     """What the front page includes."""
     data = measurements(root)
     softmax = [row for suite in SUITES for row in of_suite(data, suite)]
-    whole = {"op": "cross_entropy", "direction": "forward_backward", "dtype": "bfloat16"}
-    rows = [
-        row
-        for row in of_suite(data, "loss_head", inputs="normal", **whole)
-        if row["shape"] == LOGITS
-    ]
+    rows = front_loss(data)
     return {
         "home-figure": Fragment(figure(data) if share.rows(data) else "", measured_by(softmax)),
         "home-loss": Fragment(loss(rows) if rows else "", measured_by(rows)),

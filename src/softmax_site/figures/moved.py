@@ -12,14 +12,14 @@ TILE = {"BLOCK_ROWS": 2, "BLOCK_COLS": 4}
 
 LAUNCHES = {
     "forward": {
+        "single_block": ("single_block", (COLS,), {"BLOCK_SIZE": 8}),
         "three_loops": ("three_loops", (ROWS, COLS), TILE),
         "two_loops": ("two_loops", (ROWS, COLS), TILE),
-        "single_block": ("single_block", (COLS,), {"BLOCK_SIZE": 8}),
     },
     "backward": {
+        "single_block": ("single_block", (COLS,), {"BLOCK_SIZE": 8}),
         "three_loops": ("two_loops", (ROWS, COLS), TILE),
         "two_loops": ("two_loops", (ROWS, COLS), TILE),
-        "single_block": ("single_block", (COLS,), {"BLOCK_SIZE": 8}),
     },
 }
 """For each direction and rung: the module of its kernel, sizes, constants."""
