@@ -99,13 +99,9 @@ def ranks(size: int, pushing: bool = False) -> Any:
     if not dist.is_initialized():
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=MOST_RANKS)
 
-    def all_reduce(lines: Any, group: Any = None) -> None:
-        lines[1:] = lines[0]
-
     def rendezvous(words: Any, group: Any) -> Any:
         return types.SimpleNamespace(get_buffer=lambda *_: words)
 
-    dist.all_reduce = all_reduce
     symmetric_memory.empty, symmetric_memory.rendezvous = torch.empty, rendezvous
     group = dist.new_group(list(range(size)))
     if pushing:
@@ -195,6 +191,7 @@ def pretend() -> None:
     torch.randint = lambda low, high, size, **more: zeros(size, dtype=torch.int64)
     torch.mm = lambda a, b, out=None: a.new_empty(len(a), b.shape[1]) if out is None else out
     tensor.addmm_ = lambda self, a, b: self
+    torch.addmm = lambda total, a, b, out_dtype=None, out=None: total
     tensor.clone = lambda self: torch.empty_like(self)
 
     def properties(*_: Any) -> Any:

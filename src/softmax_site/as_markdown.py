@@ -102,7 +102,8 @@ def _prose(text: str, root: Path) -> str:
 
     text = _FIGURE.sub("", _EQUATION.sub(r"$$\n\1$$", text))
     text = re.sub(r"\\eqref\{([^}\s]+)\}", number, text)
-    text = without_tags(values.filled(text, quoted.load(root), bare=True))
+    names = quoted.load(root)
+    text = without_tags(values.filled(text, names, bare=True, unsaid=names.unsaid))
     return re.sub(r"\s*\n\s*\n(?=\S)", "\n\n", _LINE.sub(shown, text))
 
 

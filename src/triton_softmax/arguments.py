@@ -7,7 +7,7 @@ of arguments are here.
 import contextlib
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -72,7 +72,21 @@ class LossOptions(NamedTuple):
     """The dtype of the loss."""
     scale: float = 1.0
     softcap: float | None = None
-    invariant: Any = False
+    invariant: bool = False
+    part: "Part | None" = None
+
+
+class Part(NamedTuple):
+    """What is here of rows whose other columns lie on other ranks."""
+
+    start: int  # the first column here
+    total: int  # columns on all ranks
+    exchange: Callable[[Tensor], Tensor]  # sends words; returns those of all ranks, a line for each
+
+    def columns(self, index: Tensor, n_cols: int) -> Tensor:
+        """Return the columns of classes here, of n_cols; −1 for those of other ranks."""
+        column = index - self.start
+        return torch.where((column >= 0) & (column < n_cols), column, -1)
 
 
 contexts = 0
@@ -107,21 +121,19 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         contexts -= 1
 
 
-def check_invariant(implementation: str | None, given: Any) -> Any:
-    """Return what makes a call batch-invariant: True, or the cut of its rows over ranks; raise a
-    ValueError if it also names a kernel."""
+def check_invariant(implementation: str | None) -> bool:
+    """Return True, as a call is batch-invariant; raise a ValueError if it also names a kernel."""
     if implementation is not None:
         raise ValueError(
             f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
             "its own"
         )
-    return given or True
+    return True
 
 
-def n_classes(x: Tensor, dim: int, invariant: Any) -> int:
-    """The columns of a row, of which a batch-invariant call has a part if a cut is in the place of
-    True."""
-    return getattr(invariant, "total", x.shape[dim])
+def row_length(x: Tensor, dim: int, part: Part | None) -> int:
+    """Return the length of a whole row; other ranks may hold the rest."""
+    return x.shape[dim] if part is None else part.total
 
 
 # Any call.
@@ -403,7 +415,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
     those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
     message if PyTorch raises, too."""
-    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, invariant = options
+    dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _, part = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
     if reduction not in ("none", "mean", "sum"):
@@ -416,7 +428,7 @@ def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOp
     if not probabilities and x.dim() > 0:
         fits = target.shape == x.shape[:dim] + x.shape[dim + 1 :]
         fits = fits and target.dtype in CLASS_DTYPES
-    fits = fits and (weight is None or weight.shape == (n_classes(x, dim, invariant),))
+    fits = fits and (weight is None or weight.shape == (row_length(x, dim, part),))
     if not fits:
         torch_functional.cross_entropy(
             x.detach(),
@@ -600,10 +612,15 @@ def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> 
 
 
 def check_loss_of_part(
-    x: Tensor, target: Tensor, weight: Tensor | None, total: int, options: LossOptions
+    x: Tensor, target: Tensor, weight: Tensor | None, total: int | None, options: LossOptions
 ) -> None:
     """Check the arguments of a cross-entropy with sharded classes: expand tensors to the shapes of
-    all `total` classes, without memory, for `check_loss`."""
+    all classes, without memory, for `check_loss`. If the call does not say how many there are in
+    `total`, they are as many as have a weight, and the ranks compare that with their parts."""
+    if total is None:
+        total = max(1, x.shape[options.dim])
+        if weight is not None and weight.dim() == 1 and len(weight) != x.shape[options.dim]:
+            total = len(weight)
     shape = [total if i == options.dim else size for i, size in enumerate(x.shape)]
     like = x.detach().new_empty(()).expand(shape)
     if target.is_floating_point() and target.shape == x.shape:

@@ -238,8 +238,8 @@ class RowScalars(NamedTuple):
     def times(self, g: Tensor) -> "RowScalars":
         """Return the scalars of losses that are multiplied by g."""
         target, *factors, q = self
-        scaled: Any = [None if each is None else each * g for each in factors]
-        return RowScalars(target, *scaled, q)
+        scaled: Any = [target, *[None if each is None else each * g for each in factors], q]
+        return RowScalars(*scaled)
 
     def chunk(self, start: int, end: int) -> "RowScalars":
         """Return the scalars of a range of rows."""

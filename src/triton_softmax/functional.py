@@ -28,10 +28,14 @@ def _normalize(
     bias: Any, where: Any, causal: bool, sink: Any, safe: bool, out: Any, group: Any,
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
-    if axis is not None:
-        dim, axis = arguments.check_axis(dim, axis), None
-    if batch_invariant or arguments.contexts:
-        batch_invariant = arguments.check_invariant(implementation, batch_invariant)
+    try:
+        if axis is not None:
+            dim, axis = arguments.check_axis(dim, axis), None
+        if batch_invariant or arguments.contexts:
+            batch_invariant = arguments.check_invariant(implementation)
+    except Exception as error:
+        distributed.tell(group, error)
+        raise
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
@@ -365,7 +369,7 @@ def _normalize_modified(
         or (bias is not None and bias.requires_grad)
         or (sink is not None and sink.requires_grad)
     ):
-        options = (True, given, log, dim, dtype, invariant)
+        options = (True, given, log, dim, dtype, invariant, None)
         y = differentiable_modified(x, scale, bias, sink, options)[0]
     else:
         y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]

@@ -220,7 +220,9 @@ def _of_operators(
 ) -> list[Tensor | None]:
     """Return the gradients of a layer for a batch of incoming ones, by PyTorch's operators."""
     with torch.enable_grad():
-        leaves = [t if t is None else t.detach().requires_grad_(w) for t, w in zip(layer, wanted)]
+        leaves: list[Any] = [
+            t if t is None else t.detach().requires_grad_(w) for t, w in zip(layer, wanted)
+        ]
         losses, _ = composite.row_losses(torch.nn.functional.linear(*leaves), rows, options)
         which = [t for t, w in zip(leaves, wanted) if w]
         found = iter(torch.autograd.grad(losses, which, g))
@@ -257,7 +259,7 @@ def _recomputed(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: an argument of linear_cross_entropy"
             )
-        narrow = [t if t is None else t.to(x.dtype) for t in layer]
+        narrow: list[Any] = [t if t is None else t.to(x.dtype) for t in layer]
         logits = torch.nn.functional.linear(chunk, *narrow)
         of_rows = RowScalars(*of_chunk)
         if traced or not arguments.by_kernels(logits):

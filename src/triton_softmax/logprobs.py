@@ -6,7 +6,6 @@ more read and one write.
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -151,29 +150,27 @@ def token_logprobs(
         raise TypeError("index must be a tensor, not NoneType")
     elsewhere = vocab_start is not None or type(logits) is not Tensor
     if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
-        if type(logits) is not Tensor:
-            arguments.check_dense(logits, "the input")
-        modified = type(scale) is not float or scale != 1.0 or softcap is not None
-        if modified:
-            scale, softcap = arguments.check_scaling(scale, softcap)
-        tempered = type(temperature) not in (int, float) or temperature != 1.0
-        if tempered:
-            arguments.check_temperature(temperature, logits)
-        if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
-            raise NotImplementedError("the gradient of a temperature is not summed over ranks")
         kept: Any = None
-        if row_mask is not None:
-            arguments.check_row_mask(logits, index, row_mask)
-            kept, logits, index = _without_masked(logits, index, row_mask)
-        invariant, function = bool(batch_invariant or arguments.contexts), token_logprobs
-        if invariant and modified:
-            function = partial(token_logprobs, scale=scale, softcap=softcap)
-        elif not invariant and (tempered or modified):
-            logits = composite.modified_elements(logits, Modifiers(scale, softcap))
-            logits, temperature = composite.tempered(logits, temperature), 1.0
+        try:
+            if type(logits) is not Tensor:
+                arguments.check_dense(logits, "the input")
+            if type(scale) is not float or scale != 1.0 or softcap is not None:
+                scale, softcap = arguments.check_scaling(scale, softcap)
+            if type(temperature) is not float or temperature != 1.0:
+                temperature = arguments.check_temperature(temperature, logits)
+            if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
+                raise NotImplementedError("the gradient of a temperature is not summed over ranks")
+            if row_mask is not None:
+                arguments.check_index(logits, index)
+                arguments.check_row_mask(logits, index, row_mask)
+                kept, logits, index = _without_masked(logits, index, row_mask)
+        except Exception as error:
+            distributed.tell(group, error)
+            raise
+        invariant = bool(batch_invariant or arguments.contexts)
         found, entropy = distributed.token_logprobs(
-            function, logits, index, group, vocab_start, vocab_size, return_entropy,
-            inplace_backward, temperature, invariant,
+            (token_logprobs, _of_tokens), logits, index, group, vocab_start, vocab_size,
+            return_entropy, inplace_backward, temperature, invariant, Modifiers(scale, softcap),
         )  # fmt: skip
         if kept is not None:
             found, entropy = _zero_unless(kept, found), _zero_unless(kept, entropy)
@@ -251,9 +248,10 @@ def _of_tokens(
     scale: float = 1.0,
     softcap: float | None = None,
     row_mask: Tensor | None = None,
+    part: arguments.Part | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
-    requested."""
+    requested. The logits may be a part of the rows."""
     if not isinstance(temperature, (Tensor, float)):
         temperature = arguments.check_temperature(temperature, logits)
     by_rows = isinstance(temperature, Tensor)
@@ -283,7 +281,7 @@ def _of_tokens(
             kept = index
             if row_mask is not None:
                 kept = index.where(_of_rows(row_mask != 0, index), 0)
-            of_all = getattr(batch_invariant, "total", logits.shape[-1])
+            of_all = logits.shape[-1] if part is None else part.total
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
@@ -314,13 +312,15 @@ def _of_tokens(
         of_row = (unit / temperature).expand(logits.shape[:-1])
     else:
         factor = after / temperature
-    invariant: Any = batch_invariant or bool(arguments.contexts)
-    cut = invariant if isinstance(invariant, tuple) else None
-    if index is not None and cut is not None:
-        index = cut.columns(index, logits.shape[-1])  # pyright: ignore
+    if index is not None and part is not None:
+        index = part.columns(index, logits.shape[-1])
+    elif index is not None and index.dim() == logits.dim() and index.device.type != "cpu":
+        # Below, -1 stands for no column; a class of -1 has to be refused, as any out of range.
+        index = index.where(index >= 0, logits.shape[-1])
     if index is not None and row_mask is not None and index.dim() == logits.dim():
         index = index.where((row_mask != 0).unsqueeze(-1), -1)
-    options = (factor, before, softcap, entropy, invariant, plain)
+    batch_invariant = batch_invariant or bool(arguments.contexts)
+    options = (factor, before, softcap, entropy, batch_invariant, part, plain)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
@@ -339,17 +339,19 @@ def _forward(
     before: float,
     softcap: float | None,
     entropy: bool,
-    invariant: Any,
+    invariant: bool,
+    part: arguments.Part | None,
     plain: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs)."""
     x, scale = x.detach(), None if scale is None else scale.detach()
     run = run_tokens if plain else operators.token_rows.overload
-    several, on_ranks = index is not None and index.dim() == x.dim(), isinstance(invariant, tuple)
-    token = None if several or on_ranks else index
+    several = index is not None and index.dim() == x.dim()
+    token = None if several or part is not None else index
     given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
-    if index is not None and on_ranks:
-        found, entropies, saved, picked = run_tokens(*given, at_tokens(x, index, before, softcap))
+    if index is not None and part is not None:
+        picked = at_tokens(x, index, before, softcap)
+        found, entropies, saved, picked = run_tokens(*given, part, picked)
     else:
         found, entropies, saved = run(*given)
         picked = at_tokens(x, index, before, softcap) if several and index is not None else None
@@ -376,9 +378,9 @@ class _Tokens(Function):
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        nothing = (None,) * 9
+        nothing = (None,) * 10
         x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
-        in_place, factor, before, softcap, entropy, invariant, _ = ctx.options
+        in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
         modifiers = Modifiers(before, softcap)
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
@@ -389,7 +391,7 @@ class _Tokens(Function):
         plain = nobody_watches(*arrived, *filter(is_given, tensors))
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
-            if isinstance(invariant, tuple):
+            if part is not None:
                 raise RuntimeError("logits of several ranks have first derivatives only")
             given = (x, scale, index, row_mask, factor, modifiers, g, g_entropy)
             return *_differentiated(*given), *nothing

@@ -21,9 +21,10 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import LossOptions, Modifiers
 from .composite import RowScalars, picked
-from .launch import checked
+from .launch import checked, plans
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
+from .plan import key_of
 from .plan_losses import LossPlan, scale_rows
 
 
@@ -159,7 +160,7 @@ def cross_entropy(
         )  # fmt: skip
         if divided:
             loss, lse = distributed.cross_entropy(
-                cross_entropy,
+                (cross_entropy, losses_of_part),
                 input,
                 target,
                 weight,
@@ -185,8 +186,7 @@ def cross_entropy(
             known = checked.keep(key, known)
     options, planned, classes_here = known
     if classes_here:
-        of_all = arguments.n_classes(input, options.dim, options.invariant)
-        arguments.check_classes(target, of_all, ignore_index)
+        arguments.check_classes(target, input.shape[options.dim], ignore_index)
     if planned is not None:
         if wanted:
             loss, lse = _differentiable_plan(input, (planned, target, weight, return_lse))
@@ -205,6 +205,23 @@ def cross_entropy(
             loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = reduced(loss, options, lse.numel())
     return (loss, lse.detach()) if return_lse else loss
+
+
+def losses_of_part(
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions, in_place: bool
+) -> tuple[Tensor, Tensor]:
+    """Return (loss, log-sum-exps) of rows of a matrix and a class for each, for a plain call that
+    has been checked. The options say which part of the rows is here."""
+    wanted = x.requires_grad and torch.is_grad_enabled()
+    in_place = in_place and operators.may_be_overwritten(x, x)
+    tensors = (x, target) if weight is None else (x, target, weight)
+    key = key_of((losses_of_part, options, wanted, in_place), tensors)
+    plan = plans.get(key)
+    plan = plan or plans.keep(key, LossPlan(x, target, weight, options, wanted, in_place))
+    if wanted:
+        return _differentiable_plan(x, (plan, target, weight, True))
+    losses, lse = plan(x, target, weight)
+    return reduced(losses, options), lse
 
 
 def reduced(losses: Tensor, options: LossOptions, n_rows: Any = 1) -> Tensor:

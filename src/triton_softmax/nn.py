@@ -86,7 +86,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         **extras: object,
     ) -> None:
         super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        for name in extras.keys() - losses.cross_entropy.__kwdefaults__.keys():
+        for name in extras.keys() - (losses.cross_entropy.__kwdefaults__ or {}).keys():
             raise TypeError(f"CrossEntropyLoss got an unexpected keyword argument {name!r}")
         self.extras = extras
 

@@ -88,6 +88,27 @@ def nobody_watches(*tensors: Tensor) -> bool:
     return True
 
 
+def in_memory(t: Tensor, name: str) -> Tensor:
+    """Return a tensor whose memory holds its values, for ranks, which read and send it without the
+    dispatcher: t, or what it stands for if it is lazily negated, known to be zero, or the result of
+    a collective that is under way. Raise a TypeError if it has no memory."""
+    if is_dynamo_compiling() or nobody_watches(t):
+        return t
+    if type(t).__name__ == "AsyncCollectiveTensor":
+        t = t.wait()  # pyright: ignore[reportAttributeAccessIssue]
+    if t._is_zerotensor():
+        return torch.zeros(t.shape, dtype=t.dtype, device=t.device)
+    t = t.resolve_neg()
+    if type(t) is not Tensor and type(t) is not Parameter and not hasattr(t, "fake_mode"):
+        try:
+            address = t.data_ptr()
+        except RuntimeError:
+            address = 0
+        if not address and t.numel():
+            raise TypeError(f"{name} of sharded rows is a {type(t).__name__}, without memory")
+    return t
+
+
 def transformed() -> bool:
     """Return whether a call needs more than the first derivative of reverse mode: in a transform of
     `torch.func`, or in forward mode."""
@@ -451,7 +472,7 @@ class ModifiedDerivative(Function):
 
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
-        plain, modifiers, log, dim, dtype, invariant = arguments
+        plain, modifiers, log, dim, dtype, invariant, part = arguments
         share = None
         if not plain:
             given = taken_apart(modifiers)
@@ -459,7 +480,9 @@ class ModifiedDerivative(Function):
                 y, share = modified_softmax.overload(x, *given, log, dim, dtype, invariant)
         else:
             given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
-            y, *more = run_modified(*given, of_sink=sink is not None, invariant=invariant)
+            y, *more = run_modified(
+                *given, of_sink=sink is not None, invariant=invariant, part=part
+            )
             share = more[0] if more else None
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
@@ -467,7 +490,7 @@ class ModifiedDerivative(Function):
         kept = scale, modifiers.where, share if of_sink else None
         ctx.save_for_backward(y, x if with_x else None, *kept)
         ctx.options = factor, modifiers.softcap, modifiers.causal, modifiers.safe
-        ctx.rest = log, dim, x.dtype, invariant
+        ctx.rest = log, dim, x.dtype, invariant, part
         ctx.wanted = (
             of_scale,
             (bias.shape, bias.dtype) if of_bias else None,
@@ -484,7 +507,7 @@ class ModifiedDerivative(Function):
             return (None,) * 5
         y, x, scale, where, share = saved = ctx.saved_tensors
         factor, softcap, causal, safe = ctx.options
-        log, dim, dtype, invariant = ctx.rest
+        log, dim, dtype, invariant, part = ctx.rest
         of_scale, of_bias, of_sink = ctx.wanted
         modifiers = Modifiers(
             factor if scale is None else scale, softcap, where=where, causal=causal, safe=safe
@@ -505,9 +528,10 @@ class ModifiedDerivative(Function):
         else:
             further = scale is not None or factor != 1.0 or softcap is not None
             further = of_bias is not None and (further or y.dtype != dtype)
+            on_ranks = {} if part is None else {"part": part}
             dx, *more = run_rows(
                 plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
-                before=False, after=True, x=x, of_mapped=y.dtype if further else None,
+                **on_ranks, before=False, after=True, x=x, of_mapped=y.dtype if further else None,
                 of_scale=of_scale, of_sink=of_sink is not None,
             )  # fmt: skip
             dz = more.pop(0) if further else dx
@@ -528,7 +552,7 @@ differentiable_modified = direct(ModifiedDerivative)
 def _modified_with_first_derivative(x, *args):
     modifiers = _modifiers(*args[:_N])
     inputs = (x, modifiers.scale, modifiers.bias, modifiers.sink)
-    return differentiable_modified(*inputs, (False, modifiers, *args[_N:]))
+    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None))
 
 
 def _modified_composite(x, *args):

@@ -20,7 +20,7 @@ import triton
 from torch import Tensor, empty_like
 
 from . import arguments, composite, layout
-from .arguments import DTYPES, check_alike, check_arguments, check_device
+from .arguments import DTYPES, Part, check_alike, check_arguments, check_device
 from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, splitting
 from .config.calls import Columns, Rows
 from .config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
@@ -56,6 +56,7 @@ def plan_of(
     dtype: torch.dtype | None = None,
     kernel: str | None = None,
     invariant: bool = False,
+    part: Part | None = None,
 ) -> "AnyPlan":
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
@@ -70,15 +71,16 @@ def plan_of(
             default.
         kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
+        part: what the inputs are of rows that ranks share.
 
     Raises:
         TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
     """
-    key = (op, dim, dtype, kernel, invariant)
+    key = (op, dim, dtype, kernel, invariant) if part is None else (op, dim, dtype, invariant, part)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
-    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant))
+    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, part))
 
 
 def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
@@ -168,8 +170,8 @@ class Plan:
 
 
 class RankPlan(Plan):
-    """The plan of a batch-invariant operation on the parts of rows that this rank has: between its
-    launches the ranks tell each other the words of their chunks, in one message.
+    """The plan of an operation on the parts of rows that this rank has: between its launches the
+    ranks tell each other the words of their chunks, in one message.
 
     With the words goes what each rank knows of the target logits: the second row scalar of a loss,
     which is input number `at`, or `picked`, which is returned after the results, summed up. `shape`
@@ -179,10 +181,10 @@ class RankPlan(Plan):
 
     def __init__(
         self, launches: Any, x: Tensor, outs: Any,
-        cut: Any, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
+        part: Part, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
     ):  # fmt: skip
         super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
-        self.cut, self.shape, self.dtype, self.at = cut, shape, dtype, at
+        self.part, self.shape, self.dtype, self.at = part, shape, dtype, at
 
     def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
@@ -201,7 +203,7 @@ class RankPlan(Plan):
         known = picked if self.at is None else inputs[self.at]
         if known is not None:
             words = torch.cat((words, known.float().flatten().view(torch.int32)))
-        of_all = self.cut.exchange(words)
+        of_all = self.part.exchange(words)
         words = of_all[:, :n_words].unflatten(1, self.shape)
         words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
         if known is not None:  # of one rank, and zeros
@@ -262,6 +264,7 @@ def make_plan(
     dtype: torch.dtype | None = None,
     implementation: str | None = None,
     invariant: bool = False,
+    part: Part | None = None,
 ) -> AnyPlan:
     """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
     those of `softmax`; inputs may not differ in shape or device either."""
@@ -281,12 +284,12 @@ def make_plan(
         return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
-        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant)
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant, part)
         return ByPyTorch(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, invariant)
+        plan = make_plan(op, vector, 0, dtype, implementation, invariant, part)
         return ByPyTorch(
             "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
         )
@@ -298,7 +301,7 @@ def make_plan(
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant, part)
     if plan is not None:
         return plan
     if implementation in (None, "strided"):
@@ -341,11 +344,12 @@ def _plan_launches(
     dim: int,
     implementation: str | None = None,
     invariant: bool = False,
+    part: Part | None = None,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
     x = inputs[0]
-    n_cols, total = x.shape[dim], arguments.n_classes(x, dim, invariant)
+    n_cols, total = x.shape[dim], arguments.row_length(x, dim, part)
     tensors = (*inputs, *outs)
     if invariant:
         op = in_every_batch(op, inputs, total)
@@ -383,7 +387,7 @@ def _plan_launches(
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = choose(columns, op, x)
     ranks = total // n_cols
-    if ranks > 1:
+    if part is not None:
         choice = choice._replace(
             how=choice.how._replace(wait=False, depth=0),
             n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
@@ -392,7 +396,7 @@ def _plan_launches(
         launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
         words = op.sums * outer[0], choice.n_chunks, 2
         at = op.inputs + 1 if op.numbers > 1 else None
-        return RankPlan(launches, x, results, invariant, words, torch.int64, at)
+        return RankPlan(launches, x, results, part, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 

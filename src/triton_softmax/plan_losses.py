@@ -9,7 +9,7 @@ import triton
 from torch import Tensor, empty_like
 
 from . import arguments, composite, layout
-from .arguments import LossOptions, Modifiers, check_device
+from .arguments import LossOptions, Modifiers, Part, check_device
 from .config import splitting
 from .kernels import row_scalars as scalars
 from .kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
@@ -129,8 +129,8 @@ def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan
     if seen is None or n_rows > MAX_TARGETS:
         return ()
     n_inner, *strides = seen
-    n_cols = arguments.n_classes(x, dim, options.invariant)
-    here = getattr(options.invariant, "start", 0), x.shape[dim]
+    n_cols = arguments.row_length(x, dim, options.part)
+    here = options.part.start if options.part else 0, x.shape[dim]
     programs = triton.cdiv(n_rows, BLOCK)
     accumulator = arguments.accumulator(x.dtype)
     count = "none" if reduction != "mean" else "here" if n_rows <= FEW else "parts"
@@ -236,10 +236,11 @@ class LossPlan:
         if options.scale != 1.0 or options.softcap is not None:
             return run_modified(
                 op, (x,), numbers, self.modifiers, options.dim, self.dtype, after=not op.reduces,
-                invariant=options.invariant, out=out,
+                invariant=options.invariant, part=options.part, out=out,
             )  # fmt: skip
         inputs = (x, *numbers)
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, options.invariant)
+        more = options.invariant, options.part
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, *more)
         results = main(*inputs, out=out)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):
@@ -284,7 +285,8 @@ def run_tokens(
     before: float,
     softcap: float | None,
     entropy: bool,
-    invariant: Any,
+    invariant: bool,
+    part: Part | None = None,
     picked: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """The log-probability of one token per row, the entropy of the row, and what
@@ -296,13 +298,13 @@ def run_tokens(
     the rows, `picked` is what each knows of modified logits; their sum is returned last.
     """
     given = token, mask, scale
-    key = key_of((run_tokens, before, softcap, entropy, invariant), (x, *given))
+    key = key_of((run_tokens, before, softcap, entropy, invariant, part), (x, *given))
     tensors = (x,)
     for each in given:
         tensors += () if each is None else (each,)
     rows_given = token is not None, mask is not None, scale is not None
     has = Given(*rows_given, entropy, before, softcap or 0.0)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, tensors, invariant))
+    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, tensors, invariant, part))
     return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
 
 
@@ -349,14 +351,16 @@ def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
     return steps, inner[0], vector, any([count % vector for count in (x.shape[-1], *steps[0])])
 
 
-def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyPlan:
+def _plan_tokens(
+    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None
+) -> AnyPlan:
     x = inputs[0]
-    shape, total = x.shape[:-1], arguments.n_classes(x, -1, invariant)
+    shape, total = x.shape[:-1], arguments.row_length(x, -1, part)
     n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
     seen = _as_two(inputs)
     if seen is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(has, copies, invariant), layout.on_vectors)
+        return ByPyTorch("copy", _plan_tokens(has, copies, invariant, part), layout.on_vectors)
     steps, n_inner, vector, edges = seen
     if invariant and edges:  # rows start at different places of a vector
         vector, edges = 1, False
@@ -390,9 +394,9 @@ def _plan_tokens(has: Given, inputs: tuple[Tensor, ...], invariant: Any) -> AnyP
     ]
     wide = arguments.accumulator(x.dtype)
     results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
-    if ranks > 1:
+    if part is not None:
         words = n_rows, n_chunks, 3
-        return RankPlan(tuple(launches), x, results, invariant, words, torch.float32)
+        return RankPlan(tuple(launches), x, results, part, words, torch.float32)
     words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
 

@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from . import arguments, layout
-from .arguments import Modifiers
+from .arguments import Modifiers, Part
 from .config import Masked
 from .config.calls import vector_of_lines
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps, masked_rows_kernel
@@ -41,7 +41,8 @@ def run_modified(
     of_mapped: torch.dtype | None = None,
     of_scale: bool = False,
     of_sink: bool = False,
-    invariant: Any = False,
+    invariant: bool = False,
+    part: Part | None = None,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers, in the order in which they apply.
@@ -74,9 +75,9 @@ def run_modified(
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
     tensors = inputs if out is None else (*inputs, out)
-    key = key_of((op, maps, dim, dtype, of_mapped, invariant, len(tensors)), tensors)
+    key = key_of((op, maps, dim, dtype, of_mapped, invariant, part, len(tensors)), tensors)
     plan = plans.get(key) or plans.keep(
-        key, _plan_modified(op, Maps(*maps), inputs, dim, dtype, of_mapped, invariant, out)
+        key, _plan_modified(op, Maps(*maps), inputs, dim, dtype, of_mapped, invariant, part, out)
     )
     outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
@@ -93,13 +94,14 @@ def _plan_modified(
     dim: int,
     dtype: torch.dtype,
     of_mapped: torch.dtype | None,
-    invariant: Any,
+    invariant: bool,
+    part: Part | None,
     out: Tensor | None,
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
     scalars, then those of x, bias, mask, scale and sink that `maps` has."""
     x, n_inputs = inputs[0], len(inputs)
-    shape, n_cols, total = x.shape, x.shape[dim], arguments.n_classes(x, dim, invariant)
+    shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
     wide = arguments.accumulator(dtype)
     # The inputs, then the results: whether each has elements along a row, and its view.
@@ -151,10 +153,10 @@ def _plan_modified(
         Launch(masked_rows_kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ])  # fmt: skip
-    if ranks > 1:
+    if part is not None:
         at = op.inputs + 1 if op.numbers > 1 else None
         words = blocks, choice.n_chunks, of_chunk
-        return RankPlan(launches, x, outs, invariant, words, torch.float32, at)
+        return RankPlan(launches, x, outs, part, words, torch.float32, at)
     n_words = of_chunk * programs if choice.two_launches else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
 

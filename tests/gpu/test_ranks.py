@@ -123,6 +123,39 @@ def graphs(group) -> None:
         assert torch.equal(y, expected)
 
 
+def agreement(group) -> None:
+    """Shards change their sizes; and a rank that calls something else is named on both."""
+    from triton_softmax import cross_entropy, logsumexp, softmax
+
+    rank, device = group.rank(), torch.device("cuda", group.rank())
+    x = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)).to(device)
+    target = torch.tensor([0, 4, 1, 3], device=device)
+    for sizes in ((5, 2), (4, 3), (5, 3), (5, 5), (5, 0), (0, 5), (5, 2)):
+        here = slice(sizes[0] * rank, sum(sizes[: rank + 1]))
+        whole = x[:, : sum(sizes)].double().requires_grad_()
+        part = x[:, here].clone().requires_grad_()
+        loss = cross_entropy(part, target, group=group)
+        expected = torch.nn.functional.cross_entropy(whole, target)
+        torch.testing.assert_close(loss.double(), expected, atol=1e-5, rtol=1e-5)
+        loss.backward()
+        expected.backward()
+        torch.testing.assert_close(part.grad.double(), whole.grad[:, here], atol=1e-5, rtol=1e-5)
+        y = softmax(x[:, here], group=group, batch_invariant=True).double()
+        wanted = torch.softmax(whole.detach(), 1)[:, here]
+        torch.testing.assert_close(y, wanted, atol=1e-5, rtol=1e-5)
+    part, odd = x[:, :5].contiguous(), rank == 1
+    for call in (
+        lambda: softmax(part[odd:], group=group),
+        lambda: softmax(part.bfloat16() if odd else part, group=group),
+        lambda: (logsumexp if odd else softmax)(part, group=group),
+        lambda: softmax(part, group=group, batch_invariant=odd),
+        lambda: softmax(part.long() if odd else part, group=group),
+    ):
+        with pytest.raises((ValueError, TypeError), match="rank 1: |int64"):
+            call()
+    torch.cuda.synchronize()
+
+
 def pushing(group) -> None:
     """Pushed words give what words give that are sent; and a rank that is late is named."""
     import time
@@ -178,6 +211,7 @@ def main() -> None:
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60))
     checks(dist.group.WORLD)
     graphs(dist.group.WORLD)
+    agreement(dist.group.WORLD)
     pushing(dist.group.WORLD)
     dist.destroy_process_group()
 

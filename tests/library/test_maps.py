@@ -412,6 +412,6 @@ def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtyp
     """The same 3 rows of a bias for each of 2 slices: 6 MiB stay in the cache, 12 do not."""
     x = torch.empty(2, 3, 2**20, dtype=torch.float16, device=DEVICE)
     inputs = x, torch.empty(3, 2**20, dtype=dtype, device=DEVICE)
-    options = (2, x.dtype, None, False, None)
+    options = (2, x.dtype, None, False, None, None)
     made = plan_masked._plan_modified(OPERATIONS["softmax"], Maps(bias=True), inputs, *options)
     assert made.launches[0].numbers[2] == sizes

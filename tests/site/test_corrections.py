@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from kernel_cases import DEVICE, quiet
-from site_build import ROOT
 from softmax_bench.traffic import FORWARD, NAIVE_LINES, best_gain, count_elements
 from softmax_site.computed import worked
 from softmax_site.computed.compiled import single_block as single_block_of
@@ -249,11 +248,3 @@ def test_65504_is_exp_of_11_09():
     assert np.exp(np.float64(11.0)).astype(np.float16) < 65504
     with np.errstate(over="ignore"):
         assert np.isinf(np.exp(np.float64(11.1)).astype(np.float16))
-
-
-@pytest.mark.parametrize("letter", "ABCD")
-def test_a_reader_can_look_up_what_is_corrected(letter):
-    """Each text is linked where it is taken up, outside this site."""
-    page = (ROOT / "docs/reference/sources.md").read_text("utf8")
-    section = page.split(f"\n## {letter}. ")[1].split("\n## ")[0].split("??? example")[0]
-    assert re.search(r"\]\(https://[^)]+\)", section)

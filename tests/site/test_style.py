@@ -15,7 +15,7 @@ FORBIDDEN = re.compile(
 NAMED = re.compile(r"`(tests/[\w/]*\w\.py)\b")
 """A file of tests, as a page names it."""
 
-KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL".split()}
+KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL XGLM".split()}
 """Abbreviations, units and names that need no entry in the glossary."""
 
 NAV = re.findall(
@@ -69,3 +69,11 @@ def test_every_test_that_a_page_names_exists():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     named = {each for page in pages for each in NAMED.findall(page.read_text("utf8"))}
     assert named and not [each for each in named if not (ROOT / each).exists()]
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+def test_a_reader_can_look_up_what_is_corrected(letter):
+    """Each text is linked where it is taken up, outside this site."""
+    page = (ROOT / "docs/reference/sources.md").read_text("utf8")
+    section = page.split(f"\n## {letter}. ")[1].split("\n## ")[0].split("??? example")[0]
+    assert re.search(r"\]\(https://[^)]+\)", section)

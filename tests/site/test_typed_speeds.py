@@ -37,7 +37,8 @@ SHARE = re.compile(r"#[^\n]*?\b(?:0\.\d\d|1\.00)\b")
 
 FRAGMENT = re.compile(r"<!-- rendered [\w-]+ -->.*?<!-- /rendered -->", re.S)
 NUMBER = re.compile(r'<data value="[^"]*">[^<]*</data>')
-HIDDEN = re.compile(r"<(script|style|nav|svg)\b.*?</\1>", re.S)
+HIDDEN = re.compile(r"<(script|style|nav|svg|a(?= class=\"num\"))\b.*?</\1>", re.S)
+"""What is no text of the page, such as the number of a line of code."""
 BLOCK = re.compile(r"</?(?:p|li|t[dhr]|h\d|div|pre|summary|dd|dt|figcaption|caption)\b[^>]*>")
 COMMENT = re.compile(r'<span class="c1">(.*?)</span>', re.S)
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = "kernels/which-kernel.md"
 H200 = Device(132, nvidia=True)
 
-HEAD = "| what | shape | operation | kernel | programs | warps of each |\n|---|---|---|---|--:|--:|"
+HEAD = "| what | call | kernel | programs | warps of each |\n|---|---|---|--:|--:|"
 
 
 def line(what: str, name: str, pages: dict[str, str]) -> str:
@@ -31,10 +31,10 @@ def line(what: str, name: str, pages: dict[str, str]) -> str:
     shape = " × ".join(f"{n:,}" for n in case.shape)
     along = f", dim {case.dim}" if case.dim not in (-1, len(case.shape) - 1) else ""
     operation = case.op.replace("_", "-").replace("logsumexp", "log-sum-exp")
-    backward = ", backward" if case.direction == "backward" else ""
+    backward = ", backward," if case.direction == "backward" else ""
     kernel = f"[`{choice.kernel}`]({pages[choice.kernel]}.md)"
-    cells = what, f"{shape} {case.dtype}{along}", operation + backward, kernel
-    return f"| {' | '.join(cells)} | {problem.programs(choice):,} | {choice.num_warps} |"
+    call = f"{operation}{backward} of {shape} {case.dtype}{along}"
+    return f"| {what} | {call} | {kernel} | {problem.programs(choice):,} | {choice.num_warps} |"
 
 
 def generate() -> dict[str, str]:

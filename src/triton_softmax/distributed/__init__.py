@@ -7,7 +7,7 @@ own part of the result. The modules, in the order in which a call passes them:
 - `dtensor`: `DTensor`s, taken apart into shards and put together again
 - `sharded_softmax`: `softmax`, `log_softmax`, `logsumexp` of shards; `sharded_losses`:
   `cross_entropy` and `token_logprobs`
-- `process_group`: the ranks agree on what they call, once; messages
+- `process_group`: the ranks agree on every call; messages
 - `partials`: what a rank knows of its part, and how that of all ranks merges; `rank_kernels`: the
   kernels around the message
 - `whole_rows`: batch-invariant calls: of long rows as one GPU's, on parts; else every rank gathers
@@ -20,10 +20,19 @@ of the rows, and without one for a `DTensor`.
 
 from typing import Any
 
+from .process_group import tell
 from .sharded_losses import cross_entropy, token_logprobs
 from .sharded_softmax import dtensors, logsumexp, normalize
 
-__all__ = ["cross_entropy", "dtensors", "logsumexp", "normalize", "on_mesh", "token_logprobs"]
+__all__ = [
+    "cross_entropy",
+    "dtensors",
+    "logsumexp",
+    "normalize",
+    "on_mesh",
+    "tell",
+    "token_logprobs",
+]
 
 
 def on_mesh(x: Any, start: int | None = None) -> bool:

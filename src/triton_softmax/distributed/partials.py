@@ -26,7 +26,7 @@ from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from ..operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 from ..plan import Plan, key_of, plan_of
-from .process_group import HEADER, Shard, received, send
+from .process_group import Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 
 
@@ -109,13 +109,12 @@ def plan_rows(
 
 
 def merged(
-    op: Operation, n_rows: int, message: tuple[Tensor, Any], shard: Shard
+    op: Operation, n_rows: int, message: tuple[Tensor, Any]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
     """Return the partials of all ranks as one, when their messages are there: (m and the sums, one
     tensor for each; further numbers, which are added up, a row for each). The message, as `send`
     has returned it, has n_rows words of each, at least one."""
-    first, most = 0 if shard.headers is None else HEADER, op.sums + op.shifted
-    words = received(*message, shard)[:, first:].unflatten(1, (-1, n_rows))
+    most, words = op.sums + op.shifted, received(*message).unflatten(1, (-1, n_rows))
     world, k, _ = words.shape
     if world == 1:
         return words[0, :most].unbind(0), words[0, most:]
@@ -168,8 +167,8 @@ class Sums(Function):
         if more is not None:
             numbers = torch.cat((numbers, more.unsqueeze(0)))
         if len(x):
-            message = send((m, *sums, numbers.reshape(-1)), shard, 0)
-            (m, *sums), numbers = merged(op, len(x), message, shard)
+            message = send((m, *sums, numbers.reshape(-1)), shard)
+            (m, *sums), numbers = merged(op, len(x), message)
         ctx.save_for_backward(x, q, columns, m)
         ctx.arguments = op, k, in_place
         ctx.mark_non_differentiable(m)

@@ -1,9 +1,19 @@
-"""The ranks of a group: what they agree on before their first message of a kind, and messages.
+"""Let the ranks of a group agree on every call before they send each other words of it.
+
+A message says neither what it is nor how long it is: ranks that call different things, or have
+remembered different sizes, would take each other's words for what they are not, or wait for ever.
+So each call begins with a line of fixed size, from which every rank reads what all call and how
+many columns each has. What is decided follows from these lines alone, and is the same on all ranks.
+
+Lines go from processor to processor. They do not wait for a GPU, which may still be computing what
+earlier calls have queued up.
 
 Only public names of `torch.distributed` are used; `torch.compile` replaces the collectives by
 functional ones itself.
 """
 
+import datetime
+import hashlib
 import math
 import weakref
 import zlib
@@ -13,13 +23,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..arguments import check_dtype, check_group
+from ..arguments import Part, check_group
 from ..launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-BYTES = 512  # of what a rank says of itself when the ranks agree: two numbers, and a sentence
-HEADER = 2  # words that a message begins with
+LINE = 5  # int64 words of a line: the kind of call, columns, the first, numbers, class weights
+SENTENCE = 512  # bytes in which a rank says what it calls, if they differ
+FAILED = 0  # in place of a kind of call: the arguments of a rank are wrong
+UNSAID = -1  # in place of a number
+TIMEOUT = datetime.timedelta(minutes=10)  # of lines between processors of GPUs, as NCCL's
 ROWS = 1024  # the fewest that are a message of their own, unless there are no more
 
 # The size that a block of rows should have at most: it is read a second time when the message is
@@ -37,9 +50,6 @@ class Shard(NamedTuple):
     group: Any  # a process group; None if this rank has everything
     start: int  # the column of the whole that is the first one here
     total: int  # the number of columns on all ranks together
-    # The words that messages begin with, (2, HEADER), float32: a number for this kind of call, and
-    # 0 forward, 1 backward. None where nothing is sent, or while a call is traced.
-    headers: Tensor | None = None
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
     # (first, end) of rows that are a message each. Not slices: `torch.compile` of PyTorch 2.11 does
     # not know one that comes from the default of a field.
@@ -47,11 +57,97 @@ class Shard(NamedTuple):
     over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
     parts: tuple[tuple[int, int], ...] = ()
+    call: int = 0  # the kind of call, as a number
+
+    @property
+    def part(self) -> Part:
+        """What is here of the rows, for a plan."""
+        return Part(self.start, self.total, agreements[self.group].words)
 
 
-_agreed: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
-"""What the ranks of each group have agreed on. All ranks remember the same: an agreement is made by
-all of them, or by none."""
+class Agreement:
+    """What this rank keeps of a group: where its lines travel, and what follows from them.
+
+    Both memories hold results of pure functions: of this rank's call alone, and of the lines of all
+    ranks, which every rank has read. So it never matters whether something is remembered.
+    """
+
+    def __init__(self, group: Any):
+        self.messages: Any = group
+        self.lines: Any = group
+        self.rank, self.size = group.rank(), group.size()
+        self.device = torch.device("cpu")
+        self.calls, self.shards = Memo(), Memo()
+        if "cpu:" not in dist.get_backend_config(group):
+            if dist.is_gloo_available():
+                store = dist.PrefixStore("lines of triton_softmax", group.get_group_store())
+                self.lines = dist.ProcessGroupGloo(store, self.rank, self.size, TIMEOUT)
+            else:
+                self.device = torch.device("cuda", torch.cuda.current_device())
+
+    def exchange(self, *words: int) -> tuple[tuple[int, ...], ...]:
+        """Send a line to all ranks and return the lines of all. If their first words differ, the
+        ranks call different things, or a rank has failed; see `disagree`."""
+        mine = torch.tensor(words, dtype=torch.int64, device=self.device)
+        return tuple(map(tuple, gathered(self.lines, mine, self.size).tolist()))
+
+    def words(self, mine: Tensor) -> Tensor:
+        """Send a message to all ranks and return the words of all, a line for each."""
+        lines = mine.new_empty(self.size, len(mine))
+        _all_gather(lines.view(-1), mine, group=self.messages)
+        return lines
+
+    def disagree(self, lines: Any, sentence: str) -> bool:
+        """Return whether ranks call different things, or one has failed.
+
+        Raises:
+            ValueError: they do, and this rank has not failed: what each of them calls.
+        """
+        said = {line[0] for line in lines}
+        if len(said) == 1 and FAILED not in said:
+            return False
+        text = sentence.encode()[:SENTENCE].ljust(SENTENCE, b"\0")
+        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(self.device)
+        texts = gathered(self.lines, mine, self.size).tolist()
+        if lines[self.rank][0] != FAILED:
+            calls = [bytes(text).rstrip(b"\0").decode(errors="ignore") for text in texts]
+            each = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
+            raise ValueError(f"the ranks of the group do not call the same thing: {each}")
+        return True
+
+
+def gathered(group: Any, mine: Tensor, size: int) -> Tensor:
+    """Return the lines of all ranks, of which this one has `mine`."""
+    lines = mine.new_empty(size, len(mine))
+    group.allgather([[*lines.unbind()]], [mine]).wait()
+    return lines
+
+
+agreements: weakref.WeakKeyDictionary[Any, Agreement] = weakref.WeakKeyDictionary()
+"""Those of the groups that have called something."""
+
+
+def agreement_of(group: Any) -> Agreement:
+    """Return what this rank keeps of a group; at the first call, which all ranks make, a new one.
+
+    Raises:
+        TypeError: `group` is not a process group that this rank is in.
+    """
+    check_group(group)
+    found = agreements.get(group)
+    if found is None:
+        found = agreements.setdefault(group, Agreement(group))
+    return found
+
+
+def tell(group: Any, error: Exception) -> None:
+    """Tell the other ranks, which may be waiting for this one's line, that its arguments are wrong.
+    They raise a ValueError with the words of the error."""
+    if isinstance(group, dist.ProcessGroup) and not torch.compiler.is_compiling():
+        if group.size() > 1:
+            agreement = agreement_of(group)
+            lines = agreement.exchange(FAILED, *[UNSAID] * (LINE - 1))
+            agreement.disagree(lines, f"{type(error).__name__}: {error}")
 
 
 def agree(
@@ -62,35 +158,35 @@ def agree(
     options: tuple[Any, ...] = (),
     start: int | None = None,
     total: int | None = None,
+    numbers: tuple[float | None, ...] = (),
+    weights: int = UNSAID,
     where: bool = True,
     whole: bool = False,
 ) -> Shard:
-    """Compare what the ranks call, and find out where this rank's part lies; once for each kind.
-
-    The first message of a kind has the same size whatever a rank calls, and cannot be mistaken for
-    a message of results: it is an all-reduce, to which each rank contributes its own line. While a
-    call is traced the other ranks are not asked, and are taken to have as many columns.
+    """Compare what the ranks call, and find out where this rank's part lies.
 
     This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
-    columns. `options` have to be the same on all ranks. The caller says where the part lies, by
-    `start` and `total`, or parts follow each other in the order of the ranks. If it matters
-    (`where`), the ranks agree again when this one's part has another size; all have to change size
-    at once. With `whole` the parts of all ranks have to be known, and that holds in either case.
+    columns. Parts may have any size in each call. The caller says where the part lies, by `start`
+    and `total`, or parts follow each other in the order of the ranks.
+
+    `options` and `numbers` have to be the same on all ranks; numbers may differ from call to call.
+    `weights` is how many classes have a weight here: all, or those of this rank. Whatever can be
+    wrong on one rank alone has been checked before, and been told the others if it is (`tell`).
+
+    While a call is traced the other ranks are not asked, and are taken to have as many columns.
+    Then a call that has to know where its part lies (`where`) says so, and one that takes `whole`
+    rows takes equal parts.
 
     Raises:
-        TypeError: `group` is not a process group that this rank is in, or x has another dtype.
+        TypeError: `group` is not a process group that this rank is in.
         ValueError: on every rank, if they call different things, or the parts do not fit together;
-            start goes without total; or a call is traced that has to know where its part lies, or
-            that takes equal parts alone.
+            or a call is traced that has to know where its part lies, or that takes equal parts.
     """
-    shape, n_cols = x.shape, x.shape[dim]
-    if (start is None) != (total is None):
-        raise ValueError("vocab_start and vocab_size belong together")
+    n_cols = x.shape[dim]
     if group is None:
         return Shard(None, 0, n_cols)
     if torch.compiler.is_compiling():
         check_group(group)
-        check_dtype(x.dtype, "the input")
         if whole:
             if n_cols * group.size() != (total or n_cols * group.size()):
                 raise ValueError(
@@ -105,63 +201,85 @@ def agree(
             )
         of_all = total or n_cols * group.size()
         return Shard(group, start or 0, of_all, widest=of_all)
-    others = shape[:dim] + shape[dim + 1 :]
+    known = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
+    agreement = known or agreement_of(group)
+    others = x.shape[:dim] + x.shape[dim + 1 :]
     gradient = x.requires_grad and torch.is_grad_enabled()
-    asked = (n_cols, start) if whole else n_cols if where and start is None else None
-    key = (name, x.dtype, others, dim, gradient, options, total, x.device, asked)
-    remembered = _agreed.get(group) if isinstance(group, dist.ProcessGroup) else None
-    shard = None if remembered is None else remembered.get(key)
+    key = (name, x.dtype, others, dim, gradient, options, total, x.device.type)
+    call = agreement.calls.get(key) or agreement.calls.keep(key, _call(*key))
+    first = UNSAID if start is None else start
+    given = zlib.crc32(repr(numbers).encode()) if numbers else UNSAID
+    words = (call[0], n_cols, first, given, weights)
+    lines = (words,) if group.size() == 1 else agreement.exchange(*words)
+    shard = agreement.shards.get((key, lines))
     if shard is None:
-        check_group(group)
-        check_dtype(x.dtype, "the input")
-        sizes = [*map(str, others)]
-        sizes.insert(dim, "*")
-        call = f"{name} of {str(x.dtype)[6:]} ({', '.join(sizes)}) along {dim}; "
-        call += f"{'with' if gradient else 'without'} a gradient"
-        call = "; ".join([call, *map(str, options), *([] if total is None else [f"of {total}"])])
-        shard = _compared(group, call, n_cols, start, total, x.device)
+        agreement.disagree(lines, call[1])
+        shard = _shard(lines, group, total)
         row_bytes = shard.total * x.element_size() // group.size()
         shard = shard._replace(blocks=tuple(blocks_of(math.prod(others), row_bytes)))
-        _agreed.setdefault(group, Memo()).keep(key, shard)
-    return shard if start is None else shard._replace(start=start)
+        agreement.shards.keep((key, lines), shard)
+    return shard
 
 
-def _compared(
-    group: Any, call: str, n_cols: int, start: int | None, total: int | None, device: torch.device
-) -> Shard:
-    """Tell all ranks what this one calls and which columns it has, and compare what they say."""
-    line = f"{n_cols} {-1 if start is None else start} {call}".encode()
-    if len(line) > BYTES:
-        line = line[: BYTES - 16] + f"… {zlib.crc32(call.encode())}".encode()
-    lines = torch.zeros(group.size(), BYTES, dtype=torch.uint8)
-    lines[group.rank(), : len(line)] = torch.frombuffer(bytearray(line), dtype=torch.uint8)
-    lines = lines.to(device)
-    dist.all_reduce(lines, group=group)
-    said = [bytes(each.tolist()).rstrip(b"\0").decode(errors="ignore") for each in lines.cpu()]
-    all_sizes, all_starts, calls = zip(*[each.split(" ", 2) for each in said])
-    if len(set(calls)) > 1:
-        each = "; ".join(f"rank {rank}: {said}" for rank, said in enumerate(calls))
-        raise ValueError(f"the ranks of the group do not call the same thing: {each}")
-    sizes, starts = [*map(int, all_sizes)], [*map(int, all_starts)]
+def agree_backward(shard: Shard) -> None:
+    """Compare what the ranks differentiate, before a message of the backward pass.
+
+    Raises:
+        ValueError: on every rank, if they differentiate calls of different kinds, or one makes a
+            call instead.
+    """
+    if shard.call and shard.group.size() > 1 and not torch.compiler.is_compiling():
+        agreement = agreement_of(shard.group)
+        words = (~shard.call, *[UNSAID] * (LINE - 1))
+        agreement.disagree(agreement.exchange(*words), "the gradient of an earlier call")
+
+
+def _call(
+    name: str, dtype: torch.dtype, others: tuple[int, ...], dim: int, gradient: bool,
+    options: tuple[Any, ...], total: int | None, device: str,
+) -> tuple[int, str]:  # fmt: skip
+    """Return a kind of call as a number that is the same on all ranks, and in words."""
+    sizes = [*map(str, others)]
+    sizes.insert(dim, "*")
+    call = f"{name} of {str(dtype)[6:]} ({', '.join(sizes)}) along {dim} on {device}; "
+    call += f"{'with' if gradient else 'without'} a gradient"
+    # Numbers that are equal are one key of a memory, and so have to be the same words.
+    said = [str(float(o) if isinstance(o, (int, float)) else o) for o in options]
+    call = "; ".join([call, *said, *([] if total is None else [f"of {total}"])])
+    digest = hashlib.blake2b(call.encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(digest, "little") // 4, call
+
+
+def _shard(lines: tuple[tuple[int, ...], ...], group: Any, total: int | None) -> Shard:
+    """Return this rank's part of the rows, of which the lines of all ranks say the same.
+
+    Raises:
+        ValueError: the parts do not fit together, or numbers or class weights differ.
+    """
+    calls, sizes, starts, numbers, weights = zip(*lines, strict=True)
     if min(starts) < 0:
-        starts = [sum(sizes[:rank]) for rank in range(len(sizes))]
+        starts = tuple([sum(sizes[:rank]) for rank in range(len(sizes))])
     end = 0
-    for start, size in sorted(zip(starts, sizes)):
+    for start, size in sorted(zip(starts, sizes, strict=True)):
         if size and start != end:
             raise ValueError(
-                f"the parts of the ranks do not follow each other: they start at {starts} and have "
-                f"{sizes} columns"
+                f"the parts of the ranks do not follow each other: they start at {[*starts]} and "
+                f"have {[*sizes]} columns"
             )
         end += size
     if total is not None and total != end:
-        raise ValueError(f"the parts of the ranks have {sizes} columns, together not {total}")
-    # Small enough to be exact in float32.
-    kind = zlib.crc32(call.encode()) >> 8
-    headers = torch.tensor([[kind, 0], [kind, 1]], dtype=torch.float32, device=device)
-    parts = tuple(zip(starts, sizes))
-    if parts == tuple([(rank * n_cols, n_cols) for rank in range(len(sizes))]):
+        raise ValueError(f"the parts of the ranks have {[*sizes]} columns, together not {total}")
+    if len(set(numbers)) > 1:
+        raise ValueError("the ranks of the group call the same thing with different numbers")
+    if max(weights) >= 0 and weights != sizes and set(weights) != {end}:
+        raise ValueError(
+            f"the ranks have weights of {[*weights]} classes: give each rank those of all {end}, "
+            f"or those of its own {[*sizes]}"
+        )
+    parts, rank = tuple(zip(starts, sizes, strict=True)), group.rank()
+    if parts == tuple([(i * sizes[rank], sizes[rank]) for i in range(len(sizes))]):
         parts = ()
-    return Shard(group, starts[group.rank()], end, headers, max(sizes), parts=parts)
+    return Shard(group, starts[rank], end, max(sizes), parts=parts, call=calls[0])
 
 
 def blocks_of(n_rows: int, row_bytes: int) -> list[tuple[int, int]]:
@@ -181,12 +299,10 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[tuple[int, int]]:
     return [*zip(ends, ends[1:])]
 
 
-def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> tuple[Tensor, Any]:
-    """Send a message to all ranks: one of the shard's headers, if it has any, unless the words
-    begin with it, and then the words, vectors that follow each other. Return the messages of all
-    ranks, (ranks, words), and what to wait for before they are read; None if they are there."""
-    if header is not None and shard.headers is not None:
-        words = (shard.headers[header], *words)
+def send(words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, Any]:
+    """Send a message to all ranks: the words, vectors that follow each other. Return the messages
+    of all ranks, (ranks, words), and what to wait for before they are read; None if they are
+    there."""
     first, *more = words
     message, group = torch.cat(words) if more else first, shard.group
     if group is None or group.size() == 1:
@@ -199,16 +315,9 @@ def send(words: tuple[Tensor, ...], shard: Shard, header: int | None = None) -> 
     return lines, _all_gather(lines.view(-1), message, group=group, async_op=True)
 
 
-def received(lines: Tensor, work: Any, shard: Shard) -> Tensor:
-    """Return the messages when they are there.
-
-    Raises:
-        RuntimeError: they belong to different calls, which is looked at on CPUs only, since it
-            would wait for a GPU; or a rank did not send within the time-out of the group.
-    """
+def received(lines: Tensor, work: Any) -> Tensor:
+    """Return the messages when they are there; a RuntimeError if a rank did not send within the
+    time-out of the group."""
     if work is not None:
         work.wait()
-        if shard.headers is not None and lines.device.type == "cpu":
-            if (lines[:, :HEADER] != lines[0, :HEADER]).any():
-                raise RuntimeError("the ranks of the group have sent words of different calls")
     return lines

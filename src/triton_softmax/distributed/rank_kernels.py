@@ -1,8 +1,7 @@
 """The kernels around the message: numbers of rows, merged from the words of all ranks.
 
-The message of a rank is a header, if there is one, and then its words: m of all rows, each sum of
-the operation of all rows, and PLAIN numbers that are relative to no maximum and are added up. Those
-of all ranks lie behind each other.
+The message of a rank holds m of all rows, each sum of the operation of all rows, and PLAIN numbers
+that are relative to no maximum and are added up. Those of all ranks lie behind each other.
 
 A program has BLOCK rows, a power of two. There are n_rows of them, with n_cols columns here and
 n_total on all ranks; the first one here is the class `start`. Rows whose target is `ignore_index`
@@ -31,8 +30,7 @@ def merged_ranks(ptr, rows, inside, lines, n_rows, OP: tl.constexpr, PLAIN: tl.c
     """The words of all ranks as one, merged in the order of the ranks: (m, the sums and then PLAIN
     plain numbers)."""
     SUMS: tl.constexpr = OP.sums
-    world, rank_stride, first = lines
-    ptr += first
+    world, rank_stride = lines
     words = words_of(ptr, rows, inside, n_rows, 1 + SUMS + PLAIN)
     for _ in range(1, world):
         ptr += rank_stride
@@ -58,7 +56,7 @@ def merge_ranks_kernel(
     """Merge the summaries of the ranks, in their order.
 
     Args:
-        in_ptrs: one tensor, the words of all ranks without headers.
+        in_ptrs: one tensor, the words of all ranks.
         out_ptrs: one tensor, the same for all ranks together, (1 + sums + PLAIN, n_rows).
         world: number of ranks.
         rank_stride: words from one rank to the next.
@@ -67,8 +65,7 @@ def merge_ranks_kernel(
     SUMS: tl.constexpr = OP.sums
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    lines = (world, rank_stride, 0)
-    m, totals = merged_ranks(in_ptrs[0], rows, inside, lines, n_rows, OP, PLAIN)
+    m, totals = merged_ranks(in_ptrs[0], rows, inside, (world, rank_stride), n_rows, OP, PLAIN)
     tl.store(out_ptrs[0] + rows, m, mask=inside)
     for k in tl.static_range(SUMS + PLAIN):
         tl.store(out_ptrs[0] + (1 + k) * n_rows + rows, totals[k], mask=inside)
@@ -84,37 +81,32 @@ def pack_words_kernel(
     n_cols,
     n_total,
     ignore_index,
-    HEADER: tl.constexpr,
     WEIGHT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Write the message of this rank: what it knows of BLOCK rows and their targets.
 
     Args:
-        in_ptrs: logits; targets; the header, if there is one; a weight for each class here, if the
-            ranks have different ones; m and the sums of the rows.
+        in_ptrs: logits; targets; a weight for each class here, if the ranks have different ones; m
+            and the sums of the rows.
         out_ptrs: one tensor, the message.
         strides: of the logits, for rows and columns.
-        HEADER: its words.
         WEIGHT: whether weights are given.
     """
     message_ptr = out_ptrs[0]
     ACC: tl.constexpr = message_ptr.dtype.element_ty
-    FIRST: tl.constexpr = 2 + (HEADER > 0) + WEIGHT
+    FIRST: tl.constexpr = 2 + WEIGHT
     WORDS: tl.constexpr = len(in_ptrs) - FIRST
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < n_rows
-    if HEADER > 0:
-        i = tl.arange(0, HEADER)
-        tl.store(message_ptr + i, tl.load(in_ptrs[2] + i).to(ACC), mask=tl.program_id(0) == 0)
     for k in tl.static_range(WORDS):
         word = tl.load(in_ptrs[FIRST + k] + rows, mask=inside)
-        tl.store(message_ptr + HEADER + k * n_rows + rows, word, mask=inside)
+        tl.store(message_ptr + k * n_rows + rows, word, mask=inside)
     target, kept, _ = target_and_factor(in_ptrs[:2], rows, n_rows, n_total, ignore_index, ACC)
     tl.device_assert(is_column(target, 0, n_total) | (kept == 0), "a target is out of range")
     column = target - start
     here = kept & (column >= 0) & (column < n_cols)
-    place = message_ptr + HEADER + WORDS * n_rows + rows
+    place = message_ptr + WORDS * n_rows + rows
     offsets = rows * strides[0] + column * strides[1]
     tl.store(place, tl.load(in_ptrs[0] + offsets, mask=here, other=0.0).to(ACC), mask=inside)
     if WEIGHT:
@@ -144,7 +136,7 @@ def losses_kernel(
         out_ptrs: log-sum-exps; three numbers of each row that its gradient takes: m, d and the
             weight of its class, 0 of an ignored row; and the losses, or if they are reduced their
             sums for each program: of losses, squared log-sum-exps, weights and rows, (4, programs).
-        lines: number of ranks, words from one message to the next, and words of a header.
+        lines: number of ranks, and words from one message to the next.
         OP: the cross-entropy.
         PLAIN: 2 where a rank sends the weight of the target as well.
         EACH: whether losses are not reduced. Then they contain the squared log-sum-exps.

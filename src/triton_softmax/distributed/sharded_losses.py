@@ -11,6 +11,7 @@ place (`rank_kernels`): the host takes longer to launch operators than the devic
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import arguments, composite, operators, plan_losses
-from ..arguments import PLAIN, LossOptions
+from ..arguments import PLAIN, LossOptions, Modifiers
 from ..launch import Launch, checked, plans
 from ..layout import rows_along
 from ..operations import cross_entropy as of_loss
@@ -28,11 +29,12 @@ from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIV
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
+from ..plan_losses import MAX_TARGETS
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
-from .process_group import HEADER, Shard, agree, received, send
+from .process_group import UNSAID, Shard, agree, received, send, tell
 from .sharded_softmax import dtensors
-from .whole_rows import cut_of, whole
+from .whole_rows import part_of, ways, whole
 
 PARTS = 1024
 """Sums of programs that one reads at once."""
@@ -42,6 +44,15 @@ def _sends_weights(weight: Tensor | None, shard: Shard) -> bool:
     """Whether a rank sends the weights of targets: unless all ranks are known to have those of all
     classes. They cannot know where one rank may have all the classes."""
     return weight is not None and (len(weight) != shard.total or shard.widest == shard.total)
+
+
+def same(classes: Tensor) -> tuple[int, ...]:
+    """Return a number that ranks compare in place of classes, which all have to have; of those on a
+    CPU, where a class that is out of range is an error on one rank otherwise."""
+    if classes.device.type != "cpu":
+        return ()
+    flat = classes.detach().reshape(-1).long()
+    return (int((flat * (flat + 3) * torch.arange(1, len(flat) + 1)).sum()),)
 
 
 def _all_sums(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
@@ -54,7 +65,7 @@ def _all_sums(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
     sums = torch.cat([sums, sums.new_full((1,), wrong)])
     for group in shard.over_rows:
         shard = Shard(group, 0, 0)
-        sums = received(*send((sums,), shard), shard).sum(0)
+        sums = received(*send((sums,), shard)).sum(0)
     if sums.device.type == "cpu" and not torch.compiler.is_compiling():
         if not wrong and sums[4].item():
             raise IndexError("a target is out of bounds, on a rank that has other rows")
@@ -72,18 +83,15 @@ def _plan_losses(
     epsilon, ignore_index, z_loss = options.label_smoothing, options.ignore_index, options.z_loss
     op, of = (CROSS_ENTROPY_SMOOTHED,) * 2 if epsilon else (of_loss.CROSS_ENTROPY, SOFTMAX)
     (n_rows, n_cols), dtype = x.shape, composite.accumulator(x.dtype)
-    header = 0 if shard.headers is None else HEADER
-    n_words = header + (1 + op.sums + 1 + own_weight) * n_rows
+    n_words = (1 + op.sums + 1 + own_weight) * n_rows
     world = 1 if shard.group is None else shard.group.size()
     each, programs = options.reduction == "none", triton.cdiv(n_rows, BLOCK)
     outs: list[Any] = [((n_words,), dtype)]
     sizes: tuple[Any, ...] = (x.stride(), shard.start, n_rows, n_cols, shard.total, ignore_index)
-    pack = plan_rows(
-        kernels.pack_words_kernel, x, outs, sizes, HEADER=header, WEIGHT=int(own_weight)
-    )
+    pack = plan_rows(kernels.pack_words_kernel, x, outs, sizes, WEIGHT=int(own_weight))
     outs = [((n_rows,), dtype), ((3, n_rows), dtype)]
     outs.append(((n_rows,), options.dtype) if each else ((4, programs), dtype))
-    sizes = ((world, n_words, header), n_rows, shard.total, ignore_index)
+    sizes = ((world, n_words), n_rows, shard.total, ignore_index)
     losses = plan_rows(
         kernels.losses_kernel, x, outs, sizes,
         OP=op, PLAIN=1 + own_weight, SMOOTHING=epsilon, Z_LOSS=z_loss, EACH=each,
@@ -120,15 +128,16 @@ class _CrossEntropy(Function):
     def forward(ctx, x, target, weight, shard: Shard, options: LossOptions, in_place):
         own = _sends_weights(weight, shard)
         inputs = (x, target) if weight is None else (x, target, weight)
-        head = (_CrossEntropy, shard[:3], shard.headers is None, options, shard.over_rows)
+        head = (_CrossEntropy, shard[:3], options, shard.over_rows)
         planned = plans.get(key := key_of(head, inputs))
         planned = planned or plans.keep(key, _plan_losses(x, own, shard, options))
         of_part, pack, losses, reduce = planned
 
         weights = (weight,) if own else ()
-        headers = () if shard.headers is None else (shard.headers,)
-        message = pack(x, target, *headers, *weights, *of_part(x))
-        lines = received(*send((message,), shard), shard)
+        message = pack(x, target, *weights, *of_part(x))
+        lines, work = send((message,), shard)
+        if work is not None:
+            work.wait()
         weights = () if own or weight is None else (weight,)
         lse, numbers, result = losses(lines, target, *weights)
         factors = None
@@ -148,6 +157,7 @@ class _CrossEntropy(Function):
         others = (None,) * 5
         if g is None:
             return None, *others
+        g = operators.in_memory(g, "the incoming gradient")
         x, target, numbers, factors = ctx.saved_tensors
         shard, options, in_place = ctx.arguments
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
@@ -221,7 +231,7 @@ def _by_operators(
 
 
 def cross_entropy(
-    function: Callable[..., Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]],
     x: Any,
     target: Tensor,
     weight: Tensor | None,
@@ -233,29 +243,51 @@ def cross_entropy(
     over_rows: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (loss, log-sum-exps), the same on all ranks; with the errors of `cross_entropy` of
-    whole rows, and of `agree`. The weight is that of all classes, or of those of this rank. The
-    shard of a `DTensor` comes with `over_rows`, groups that have other rows, over which a mean is
-    as well; its group may be None."""
-    if type(x) not in PLAIN:
-        arguments.check_cut(x, group)
-    if not (weight is None or type(weight) in PLAIN):
-        arguments.check_dense(weight, "weight")
+    whole rows, and of `agree`.
+
+    The functions are that of whole rows, and the loss of a part of them. The weight is that of all
+    classes, or of those of this rank. The shard of a `DTensor` comes with `over_rows`, groups that
+    have other rows, over which a mean is as well; its group may be None.
+    """
     if group is None and over_rows is None:
-        return dtensors().cross_entropy(function, x, target, weight, options, in_place)
-    dim, traced = arguments.check_dim(options.dim, x.dim()), torch.compiler.is_compiling()
-    given = target.is_floating_point() and target.shape == x.shape
-    more = ("probabilities" if given else tuple(target.shape), target.dtype)
-    more += (None if weight is None else "weights", *options[1:5], *options[6:8])
-    shard = agree(group, "cross_entropy", x, dim, more, start, total, whole=options.invariant)
+        return dtensors().cross_entropy(functions, x, target, weight, options, in_place)
+    traced = torch.compiler.is_compiling()
+    try:
+        if (start is None) != (total is None):
+            raise ValueError("vocab_start and vocab_size belong together")
+        if type(x) not in PLAIN:
+            arguments.check_cut(x, group)
+        x, target = operators.in_memory(x, "the input"), operators.in_memory(target, "target")
+        if weight is not None:
+            if type(weight) not in PLAIN:
+                arguments.check_dense(weight, "weight")
+            weight = operators.in_memory(weight, "weight")
+        dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
+        given = target.is_floating_point() and target.shape == x.shape
+        more = ("probabilities" if given else tuple(target.shape), target.dtype)
+        more += (None if weight is None else "weights", *options[1:5], *options[6:])
+        if weight is not None and weight.dim() == 1:
+            weights = len(weight)
+        kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
+        key = ("sharded losses", x.shape, x.dtype, x.device, target.device, total, more, kinds)
+        if weight is not None:
+            key += (weight.shape, weight.device)
+        if traced or key not in checked:
+            arguments.check_dtype(x.dtype, "the input")
+            arguments.check_loss_of_part(x, target, weight, total, options)
+            if not traced:
+                checked.keep(key, True)
+        if options.invariant:
+            more += ways(x, target, weight)
+        numbers = same(target) if not (given or traced) else ()
+    except Exception as error:
+        tell(group, error)
+        raise
+    shard = agree(
+        group, "cross_entropy", x, dim, more, start, total, numbers, weights,
+        whole=options.invariant,
+    )  # fmt: skip
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
-    kinds = (type(options.z_loss), type(options.scale), type(options.softcap))
-    key = ("sharded losses", x.shape, x.dtype, x.device, target.device, shard.total, more, kinds)
-    if weight is not None:
-        key += (weight.shape, weight.device)
-    if traced or key not in checked:
-        arguments.check_loss_of_part(x, target, weight, shard.total, options)
-        if not traced:
-            checked.keep(key, True)
     if target.device.type == "cpu" and not (given or traced):
         try:
             arguments.check_classes(target, shard.total, options.ignore_index)
@@ -265,10 +297,9 @@ def cross_entropy(
             raise
     distribution = given or (weight is not None and options.label_smoothing)
     if options.invariant:
-        named = {**options._asdict(), "inplace_backward": in_place, "return_lse": True}
-        named["loss_dtype"] = named.pop("dtype")
-        del named["dim"], named["invariant"]
-        return _in_every_batch(function, x, dim, target, weight, shard, distribution, named)
+        return _in_every_batch(
+            functions, x, dim, target, weight, shard, distribution, options, in_place
+        )
     if options.scale != 1.0 or options.softcap is not None:
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -288,28 +319,35 @@ def cross_entropy(
 
 
 def _in_every_batch(
-    function: Callable[..., Any], x: Tensor, dim: int, target: Tensor, weight: Tensor | None,
-    shard: Shard, distribution: Any, named: dict[str, Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]], x: Tensor, dim: int, target: Tensor,
+    weight: Tensor | None, shard: Shard, distribution: Any, options: LossOptions, in_place: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """A batch-invariant call: that of one GPU, `named` its keywords, on this rank's part of the
-    rows if it can be cut, else on whole rows."""
-    cut, given = None, target.is_floating_point() and target.shape == x.shape
+    """Compute a batch-invariant call as one GPU: on this rank's part of the rows if they can be cut
+    there, else on whole rows."""
+    part, given = None, target.is_floating_point() and target.shape == x.shape
     if shard.group is not None:
         if weight is not None and len(weight) != shard.total:
             weight = whole(weight, 0, shard)
-        cut = None if distribution else cut_of(shard, x, target, weight)
-        if cut is None:
+        by_operators = distribution or target.numel() > MAX_TARGETS
+        part = None if by_operators else part_of(shard, x, target, weight)
+        if part is None:
             target = whole(target, dim, shard) if given else target
             x = whole(x, dim, shard)
-    if cut is None:
-        return function(x, target, weight, **named, batch_invariant=True)
+    of_whole_rows, of_part = functions
+    if part is None:
+        named = {**options._asdict(), "inplace_backward": in_place, "return_lse": True}
+        named |= {"loss_dtype": named.pop("dtype"), "batch_invariant": named.pop("invariant")}
+        del named["dim"], named["part"]
+        return of_whole_rows(x, target, weight, **named)
+    softcap = None if options.softcap is None else float(options.softcap)
+    options = options._replace(dim=1, scale=float(options.scale), softcap=softcap, part=part)
     flat = target.reshape(-1)
-    loss, lse = function(rows_along(x, dim), flat, weight, **named, batch_invariant=cut)
+    loss, lse = of_part(rows_along(x, dim), flat, weight, options, in_place)
     return loss.view(target.shape) if loss.dim() else loss, lse.view(target.shape)
 
 
 def token_logprobs(
-    function: Callable[..., Any],
+    functions: tuple[Callable[..., Any], Callable[..., Any]],
     x: Any,
     index: Tensor,
     group: Any,
@@ -319,37 +357,55 @@ def token_logprobs(
     in_place: bool,
     temperature: float | Tensor,
     invariant: bool,
+    modifiers: Modifiers,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies) of logits of which this rank has some classes, or of a
-    `DTensor`; the index is the same on all ranks, and counts all classes. A temperature is only
-    given of a batch-invariant call: it divides the logits of others before.
+    `DTensor`; the index is the same on all ranks, and counts all classes.
 
     Raises:
         TypeError, ValueError, IndexError: as `token_logprobs` of whole rows, and as `agree`.
     """
-    if type(x) not in PLAIN:
-        arguments.check_cut(x, group)
-    if type(index) not in PLAIN:
-        arguments.check_dense(index, "index")
+    traced, by_rows = torch.compiler.is_compiling(), isinstance(temperature, Tensor)
+    try:
+        if (start is None) != (total is None):
+            raise ValueError("vocab_start and vocab_size belong together")
+        if type(x) not in PLAIN:
+            arguments.check_cut(x, group)
+        if type(index) not in PLAIN:
+            arguments.check_dense(index, "index")
+        if group is not None:
+            x, index = operators.in_memory(x, "the input"), operators.in_memory(index, "index")
+        scaling = float(modifiers.scale), modifiers.softcap  # pyright: ignore
+        numbers = scaling if by_rows else (*scaling, float(temperature))
+        if not invariant and (by_rows or temperature != 1.0 or scaling != (1.0, None)):
+            x = composite.modified_elements(x, modifiers)
+            x, temperature = composite.tempered(x, temperature), 1.0
+        if group is not None:
+            dim = arguments.check_dim(-1, x.dim())
+            more = (tuple(index.shape), index.dtype, entropy, "by rows" if by_rows else "for all")
+            key = ("sharded tokens", x.shape, x.dtype, x.device, index.device, more)
+            if traced or key not in checked:
+                arguments.check_index(x, index)
+                if not traced:
+                    checked.keep(key, True)
+            if invariant:
+                more += ("batch-invariant", *ways(x, index))
+            numbers += () if traced else same(index)
+    except Exception as error:
+        tell(group, error)
+        raise
     if group is None:
+        function, scaling = functions[0], scaling if invariant else (1.0, None)
+        if scaling != (1.0, None):
+            function = partial(function, scale=scaling[0], softcap=scaling[1])
         return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
-    dim, traced = arguments.check_dim(-1, x.dim()), torch.compiler.is_compiling()
-    more = (tuple(index.shape), index.dtype, entropy)
-    shard = agree(group, "token_logprobs", x, dim, more, start, total, whole=invariant)
-    key = ("sharded tokens", x.shape, x.device, index.device, more)
-    if traced or key not in checked:
-        arguments.check_index(x, index)
-        if not traced:
-            checked.keep(key, True)
+    shard = agree(group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant)
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     if invariant:
-        cut = cut_of(shard, x, index)
-        x = whole(x, dim, shard) if cut is None else x
-        named = {"return_entropy": entropy, "batch_invariant": cut or True}
-        named |= {"temperature": temperature, "inplace_backward": in_place}
-        found = function(x, index, **named)
-        return found if entropy else (found, found)
+        part = part_of(shard, x, index)
+        x = whole(x, dim, shard) if part is None else x
+        return functions[1](x, index, entropy, in_place, True, temperature, *scaling, part=part)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
     in_place = in_place and operators.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])

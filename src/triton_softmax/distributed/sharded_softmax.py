@@ -15,15 +15,25 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .. import composite, operators, plan_losses
-from ..arguments import PLAIN, cast, check_cut, check_dim, check_int, check_modifiers_of_part
+from ..arguments import (
+    DTYPES,
+    PLAIN,
+    Modifiers,
+    cast,
+    check_cut,
+    check_dim,
+    check_dtype,
+    check_int,
+    check_modifiers_of_part,
+)
 from ..layout import rows_along
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from . import symmetric_memory
 from .partials import Sums, merged, partials
-from .process_group import Shard, agree, send
-from .whole_rows import cut_of, whole
+from .process_group import Shard, agree, agree_backward, send, tell
+from .whole_rows import logsumexp_part, part_of, ways, whole
 from .whole_rows import normalize as normalize_whole
 
 
@@ -35,7 +45,7 @@ def dtensors() -> Any:
     return dtensor
 
 
-def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backward: bool) -> Tensor:
+def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard) -> Tensor:
     """Return the elements of an operation, for matrices of which other ranks have other columns.
 
     Each block of rows is summarised and its message sent; it is finished while that of the next is
@@ -57,11 +67,11 @@ def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard, backwar
         if block is not None:
             at = slice(*block)
             rows = inputs if one else tuple([each[at] for each in inputs])
-            sent = at, rows, send(partials(of, rows), shard, int(backward))
+            sent = at, rows, send(partials(of, rows), shard)
         if waiting is not None:
             at, rows, message = waiting
             # eq: merge
-            numbers, _ = merged(of, len(rows[0]), message, shard)
+            numbers, _ = merged(of, len(rows[0]), message)
             out = None if y is None else y[at]
             found = finish(op, rows, numbers, x.dtype, out)
     return found if y is None else y
@@ -73,7 +83,7 @@ class _Normalized(Function):
     @staticmethod
     def forward(ctx, x, shard: Shard, log: bool):
         op = LOG_SOFTMAX if log else SOFTMAX
-        y = _over_ranks((x.detach(),), op, shard, False)
+        y = _over_ranks((x.detach(),), op, shard)
         ctx.save_for_backward(y)
         ctx.arguments = shard, log
         return y
@@ -84,7 +94,9 @@ class _Normalized(Function):
         (y,) = ctx.saved_tensors
         shard, log = ctx.arguments
         op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
-        return _over_ranks((y, dy), op, shard, True), None, None
+        dy = operators.in_memory(dy, "the incoming gradient")
+        agree_backward(shard)
+        return _over_ranks((y, dy), op, shard), None, None
 
 
 def normalize(
@@ -101,33 +113,45 @@ def normalize(
     """Return softmax or log-softmax: the part of it that this rank has, or a `DTensor`. PyTorch's
     operators apply the modifiers, in the order of `Modifiers`, to this rank's part first. See
     `check_cut` and `check_modifiers_of_part` for the errors."""
-    if type(x) not in PLAIN or implementation is not None or modifiers is not None:
-        check_cut(x, group, implementation, modifiers, out)
     if group is None:
+        check_cut(x, group, implementation, modifiers, out)
         return dtensors().normalize(function, x, dim, dtype, implementation, invariant, modifiers)
+    try:
+        if type(x) not in PLAIN or implementation is not None or modifiers is not None:
+            check_cut(x, group, implementation, modifiers, out)
+        x = operators.in_memory(x, "the input")
+        if not invariant and dtype is None and x.device.type != "cpu":
+            if torch.is_autocast_enabled(x.device.type):
+                dtype = composite.accumulator(x.dtype)
+        if dtype is not None:
+            x = cast(x, dtype) if invariant else cast(x, dtype).to(dtype)
+        if x.dtype not in DTYPES:
+            check_dtype(x.dtype, "the input")
+        shape, name, gone = x.shape, function.__name__, None
+        dim = check_dim(dim if type(dim) is int else check_int(dim), x.dim())
+        x = x if shape else x.reshape(1)
+        given, options, numbers = None, (), ()
+        if modifiers is not None:
+            given = check_modifiers_of_part(x, dim, modifiers)
+            options, numbers = _options_of(given)
+    except Exception as error:
+        tell(group, error)
+        raise
     if invariant:
-        x = x if dtype is None else cast(x, dtype)
-        at, shape = check_dim(check_int(dim), x.dim()), x.shape
-        part = x if shape else x.reshape(1)
-        shard = agree(group, function.__name__, part, at, ("batch-invariant",), whole=True)
-        return normalize_whole(function, part, at, dtype, modifiers, shard).view(shape)
-    if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
-        dtype = composite.accumulator(x.dtype)
-    if dtype is not None:
-        x = cast(x, dtype).to(dtype)
-    shape, name, gone = x.shape, function.__name__, None
-    dim = check_dim(dim if type(dim) is int else check_int(dim), x.dim())
-    x = x if shape else x.reshape(1)
-    if modifiers is not None:
-        given = check_modifiers_of_part(x, dim, modifiers)
+        options += ("batch-invariant", dtype, *ways(x, *(given or ())))
+        shard = agree(group, name, x, dim, options, numbers=numbers, whole=True)
+        return normalize_whole(function, x, dim, dtype, given, shard).view(shape)
+    if given is not None:
         dtype = x.dtype
         x = composite.modified_elements(x, given)
         if given.where is not None:
             x = torch.where(given.where, x, -torch.inf)
         gone = x == -torch.inf if given.safe else None
     pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
-    options = ("words are pushed",) * pushed
-    shard = agree(group, name, x, dim, options, where=pushed)
+    if pushed:
+        shard = symmetric_memory.agree_once(group, name, x, dim)
+    else:
+        shard = agree(group, name, x, dim, options, numbers=numbers, where=False)
     rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax")
     if rows is not x:
@@ -137,21 +161,39 @@ def normalize(
     return y if modifiers is None else y.to(dtype)  # pyright: ignore[reportArgumentType]
 
 
+def _options_of(modifiers: Modifiers) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return what has to be the same of modifiers on all ranks: which are tensors, and whether they
+    are cut as x is; and numbers."""
+    options, numbers = (), ()
+    for name, each in modifiers._asdict().items():
+        if isinstance(each, Tensor):
+            options += (f"{name} of {each.dtype}",)
+        else:
+            numbers += (each,)
+    return options, numbers
+
+
 def logsumexp(
     function: Callable[..., Tensor], x: Any, group: Any, dim: Any, keepdim: bool, invariant: bool
 ) -> Any:
     """Return log-sum-exp of all parts, on every rank; the arguments are as for `normalize`."""
-    if type(x) not in PLAIN:
-        check_cut(x, group)
     if group is None:
         return dtensors().logsumexp(function, x, dim, keepdim, invariant)
-    dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
-    x = x if shape else x.reshape(1)
-    options = ("batch-invariant",) * invariant
+    try:
+        if type(x) not in PLAIN:
+            check_cut(x, group)
+        x = operators.in_memory(x, "the input")
+        check_dtype(x.dtype, "the input")
+        dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
+        x = x if shape else x.reshape(1)
+    except Exception as error:
+        tell(group, error)
+        raise
+    options = ("batch-invariant", *ways(x)) if invariant else ()
     shard = agree(group, "logsumexp", x, dim, options, where=invariant, whole=invariant)
-    cut = cut_of(shard, x) if invariant else None
-    if cut is not None:
-        lse = function(rows_along(x, dim), 1, batch_invariant=cut)
+    part = part_of(shard, x) if invariant else None
+    if part is not None:
+        lse = logsumexp_part(rows_along(x, dim), shard, part)
         lse = lse.view(shape[:dim] + shape[dim + 1 :])
         return lse.unsqueeze(dim) if keepdim and shape else lse
     if invariant:

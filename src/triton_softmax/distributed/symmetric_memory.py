@@ -33,10 +33,10 @@ from ..config import rows_of, splitting
 from ..kernels.device.exchange import poll, unpack_summaries, word_of
 from ..kernels.device.names import with_operation
 from ..kernels.split_rows import Rows, load_chunk, summarise, write_chunk
-from ..launch import Launch, cuda_index, current_device, plans
+from ..launch import Launch, Memo, cuda_index, current_device, plans
 from ..operations.operation import Operation
 from ..plan import device_of, key_of, traits_of
-from .process_group import Shard
+from .process_group import Shard, agree
 
 LEAST_COLS = 2048  # of the largest part: shorter ones would leave most of a program idle
 MOST_CHUNKS = 128  # of a part: fewer than run at once on any GPU with so many multiprocessors
@@ -209,6 +209,7 @@ class Buffers:
         self.size, self.turn, self.used = 0, 0, [0, 0, 0]
         self.stream: Any = None
         self.of_ranks: list[Tensor] = []
+        self.shards = Memo()
         self.kept: Any = None
 
     def reserve(self, n_words: int) -> None:
@@ -291,6 +292,18 @@ def push_words(group: Any, timeout: float | None = 60.0) -> None:
     made = Buffers(group, device, timeout)
     made.reserve(1)
     buffers[group] = made
+
+
+def agree_once(group: Any, name: str, x: Tensor, dim: int) -> Shard:
+    """Agree on a kind of call, with parts of these sizes, the first time that this rank makes it:
+    words that do not come are noticed without a line. The ranks change their sizes all at once."""
+    shards, gradient = buffers[group].shards, x.requires_grad and torch.is_grad_enabled()
+    key = (name, x.dtype, x.shape, dim, gradient)
+    shard = shards.get(key)
+    if shard is None:
+        shard = agree(group, name, x, dim, ("words are pushed",))
+        shard = shards.keep(key, shard._replace(call=0))
+    return shard
 
 
 def check_words(group: Any) -> None:

@@ -1,8 +1,8 @@
 """Batch-invariant calls: a row has the bits that it has on one GPU, however it is cut.
 
 One GPU cuts a long row into eight parts if it can, and these into chunks, whose sums it adds up in
-integers. So ranks that have whole parts each run the call of one GPU on their own (`Cut`), and send
-each other the words of their chunks, 8 bytes for each sum of one, in one message forward and one
+integers. So ranks that have whole parts each run the call of one GPU on their own, and send each
+other the words of their chunks, 8 bytes for each sum of one, in one message forward and one
 backward.
 
 In all other calls every rank gathers whole rows, and computes what one GPU would. One message takes
@@ -10,7 +10,7 @@ the elements to all ranks, and another takes the gradient of an output that is c
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,55 +18,45 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from .. import arguments
-from ..arguments import check_modifiers_of_part
+from .. import arguments, operators
+from ..arguments import Modifiers, Part
 from ..config import splitting
 from ..layout import rows_along
 from ..operators import nobody_watches
-from .process_group import Shard, received, send
+from ..plan import plan_of
+from .process_group import Shard, agree_backward, received, send
 
 
-class Cut(NamedTuple):
-    """What a rank's part is of the rows of a call; the call takes it for `batch_invariant`."""
-
-    group: Any
-    start: int  # the first column here
-    total: int  # columns on all ranks
-
-    def exchange(self, words: Tensor) -> Tensor:
-        """Return the words of all ranks, a line for each."""
-        shard = Shard(*self)
-        return received(*send((words,), shard), shard)
-
-    def columns(self, index: Tensor, n_cols: int) -> Tensor:
-        """Return the columns of classes here; −1 for those of other ranks."""
-        column = index - self.start
-        return torch.where((column >= 0) & (column < n_cols), column, -1)
+def ways(x: Tensor, *more: Any) -> tuple[str, ...]:
+    """Return what ranks have to know of each other before one leaves its part where it is: that
+    kernels compute it. `more` is what else comes with the call."""
+    given = [x, *[each for each in more if isinstance(each, Tensor)]]
+    on_device = arguments.INTERPRETED or x.device.type != "cpu"  # a part may have no elements
+    return ("by kernels",) * (on_device and nobody_watches(*given))
 
 
-def cut_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Cut | None:
-    """Return how the rows of a call are cut; None if every rank has to gather them: rows that one
-    GPU does not cut into parts, of which a rank has no whole ones, or that no kernels compute.
+def part_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Part | None:
+    """Return what is here of the rows of a call; None if every rank has to gather them: rows that
+    one GPU does not cut into parts, of which a rank has no whole ones, or that no kernels compute.
     `more` are the other tensors of the call."""
-    given = [x, *[each for each in more if each is not None]]
     world = 1 if shard.group is None else shard.group.size()
-    ours = arguments.by_kernels(x) and nobody_watches(*given)
+    ours = x.numel() and ways(x, *more)
     split = shard.total <= splitting.MAX_SPLIT_COLS and x.dtype != torch.float64
     parts = splitting.parts_of(shard.total) if split else 1
     if not (ours and parts > 1 < world and parts % world == 0 and not shard.parts):
         return None
-    return Cut(*shard[:3])
+    return shard.part
 
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     """Return the whole of a tensor of which this rank has a part along `dim`."""
+    x = operators.in_memory(x, "a tensor")
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
-    shard = shard._replace(headers=None)  # they are float32, and what is sent may not be
     if not part.numel():
         return x.new_empty(*x.shape[:dim], shard.total, *x.shape[dim + 1 :])
-    lines = received(*send((part.reshape(-1),), shard), shard)
+    lines = received(*send((part.reshape(-1),), shard))
     whole = lines.view(len(lines), *part.shape)
     if parts:
         order = sorted(range(len(parts)), key=parts.__getitem__)
@@ -106,6 +96,7 @@ class _Part(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
+        agree_backward(ctx.where[1])
         return gathered(g, *ctx.where), None, None, None
 
 
@@ -114,35 +105,79 @@ def whole(x: Tensor, dim: int, shard: Shard) -> Tensor:
     return _Whole.apply(x, dim, shard)  # pyright: ignore[reportReturnType]
 
 
+class _OfPart(Function):
+    """Softmax, log-softmax or log-sum-exp of the rows of a matrix of which other ranks have other
+    columns, as one GPU computes them."""
+
+    @staticmethod
+    def forward(ctx, x, op: operators.Normalization, dtype: Any, shard: Shard, part: Part):
+        y = plan_of(op.operation, (x,), 1, dtype, None, True, part)(x)
+        ctx.save_for_backward(x if op is operators.logsumexp else y)
+        ctx.arguments = op, x.dtype, shard, part
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (saved,) = ctx.saved_tensors
+        op, dtype, shard, part = ctx.arguments
+        dy = operators.in_memory(dy, "the incoming gradient")
+        agree_backward(shard)
+        vjp = plan_of(op.vjp.operation, (saved, dy), 1, dtype, None, True, part)
+        return vjp(saved, dy), *(None,) * 4
+
+
+def logsumexp_part(x: Tensor, shard: Shard, part: Part) -> Tensor:
+    """Return log-sum-exp of the rows of a matrix, on every rank."""
+    return _OfPart.apply(x, operators.logsumexp, None, shard, part)  # pyright: ignore
+
+
+def normalize_part(
+    name: str, x: Tensor, dtype: Any, modifiers: Modifiers | None, shard: Shard, part: Part
+) -> Tensor:
+    """Return this rank's part of softmax or log-softmax of the rows of a matrix."""
+    log = name == "log_softmax"
+    op = operators.log_softmax if log else operators.softmax
+    if modifiers is None:
+        return _OfPart.apply(x, op, dtype, shard, part)  # pyright: ignore
+    dtype = dtype or x.dtype
+    inputs = x, modifiers.scale, modifiers.bias
+    if torch.is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in inputs):
+        options = (True, modifiers, log, 1, dtype, True, part)
+        y = operators.differentiable_modified(*inputs, None, options)[0]
+        y.register_hook(lambda _: agree_backward(shard))
+        return y
+    given = op.operation, (x,), (), modifiers, 1, dtype
+    return operators.run_modified(*given, invariant=True, part=part)[0]
+
+
 def normalize(
     function: Callable[..., Tensor],
     x: Tensor,
     dim: int,
     dtype: torch.dtype | None,
-    modifiers: tuple[Any, ...] | None,
+    modifiers: Modifiers | None,
     shard: Shard,
 ) -> Tensor:
     """Return this rank's part of softmax or log-softmax of whole rows. A bias and a mask are cut as
-    x is, unless they are broadcast along rows; each takes a message of its own."""
-    given: dict[str, Any] = {}
-    if modifiers is not None:
-        given = check_modifiers_of_part(x, dim, modifiers)._asdict()
-    cut = cut_of(shard, x, *[each for each in given.values() if isinstance(each, Tensor)])
-    if cut is not None and dtype != torch.float64:
+    x is; each takes a message of its own."""
+    given: dict[str, Any] = {} if modifiers is None else modifiers._asdict()
+    part = part_of(shard, x, *[each for each in given.values() if isinstance(each, Tensor)])
+    if part is not None and dtype != torch.float64:
         for name in ("scale", "bias", "where"):
             if isinstance(t := given.get(name), Tensor):
                 size = 1 if name == "scale" else x.shape[dim]
                 shape = x.movedim(dim, -1)[..., :size].movedim(-1, dim).shape
                 given[name] = rows_along(t.expand(shape), dim)
-        y = function(rows_along(x, dim), 1, dtype, batch_invariant=cut, **given)
+        some = None if modifiers is None else Modifiers(**given)
+        y = normalize_part(function.__name__, rows_along(x, dim), dtype, some, shard, part)
         return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
     if modifiers is not None:
         for name in ("bias", "where"):
-            t = given[name]
-            at = dim - x.dim()
-            if t is not None and t.dim() >= -at and t.shape[at] == x.shape[dim]:
+            t: Any = given[name]
+            if t is not None:  # one that is broadcast may have other sizes on other ranks
                 of_bytes = t.to(torch.uint8) if name == "where" else t
-                of_all = whole(of_bytes, t.dim() + at, shard)
+                of_all = whole(of_bytes.expand(x.shape), dim, shard)
                 given[name] = of_all != 0 if name == "where" else of_all
     y = function(whole(x, dim, shard), dim, dtype, batch_invariant=True, **given)
     return _Part.apply(y, dim, x.shape[dim], shard)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,238 @@
+"""Every sequence of calls that ranks may make: the right answer on all, or the same error on all.
+
+The ranks run the library's own code, in one process and one after another. A collective needs what
+all of them send, so a rank that comes to one stops there, and starts its call again when all have
+come to it: it then gets the answer at once. That is every order in which ranks can meet, since
+nothing but collectives passes between them. If ranks come to different collectives, or one has
+ended its call where others wait, real ones would wait for ever or die, and the test fails.
+
+Only a rank's memory outlives its calls. A call reads two things of it, which have been written by
+the same call or are not there: what the call says in words, and what follows from the lines of all
+ranks (the last test looks whether that is so). So a call of any sequence, however long, finds a
+rank's memory in one of three states. Each call on two and three ranks is made in all of them, of
+one rank at a time; on four ranks, where it is new and where it is remembered.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import triton_softmax
+from calling import of_whole
+from on_ranks import drawn
+from triton_softmax import arguments
+from triton_softmax.distributed import process_group
+
+SIZES = (0, 1, 2, 3)
+FUNCTIONS = ("softmax", "cross_entropy")
+CALLS = [*itertools.product(FUNCTIONS, SIZES)]
+REFUSED = ("refused", 1)
+"""A softmax along a dimension that the input lacks."""
+
+ROWS = 2
+
+
+class Waits(BaseException):
+    """A rank has come to a collective to which not all have come."""
+
+
+class Group(dist.ProcessGroup):
+    """What a rank sees of a group whose other ranks run in this process."""
+
+    def __init__(self, rank: int, size: int):
+        super().__init__(rank, size)
+        self.answers: list[torch.Tensor] = []
+        self.passed, self.sends = 0, None
+
+    def gather(self, out: torch.Tensor, words: torch.Tensor) -> None:
+        if self.passed == len(self.answers):
+            self.sends = words.detach().clone()
+            raise Waits
+        answer = self.answers[self.passed]
+        assert answer.numel() == out.numel() and answer.dtype == out.dtype
+        out.copy_(answer)
+        self.passed += 1
+
+
+class Done:
+    """A collective that has ended."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+@pytest.fixture(autouse=True)
+def in_one_process(monkeypatch):
+    """Let collectives of these groups meet in this process, and operators compute."""
+
+    def gather(out, words, group, async_op=False):
+        group.gather(out, words)
+        return Done()
+
+    def gathered(group, mine, size):
+        lines = mine.new_empty(size, len(mine))
+        group.gather(lines.view(-1), mine)
+        return lines
+
+    monkeypatch.setattr(process_group, "_all_gather", gather)
+    monkeypatch.setattr(process_group, "gathered", gathered)
+    monkeypatch.setattr(process_group.dist, "get_backend_config", lambda group: "cpu:fake")
+    monkeypatch.setattr(arguments, "INTERPRETED", False)
+
+
+def together(groups: list[Group], of_rank: Callable[[Group], Any]) -> list[Any]:
+    """What a call becomes on every rank: its result, or an error.
+
+    Raises:
+        AssertionError: real ranks would have waited for ever, or died.
+    """
+    for group in groups:
+        group.answers = []
+    while True:
+        found: list[Any] = []
+        for group in groups:
+            group.passed, group.sends = 0, None
+            try:
+                found.append(of_rank(group))
+            except Waits:
+                found.append(Waits)
+            except Exception as error:
+                found.append(error)
+        waiting = [group for group, each in zip(groups, found, strict=True) if each is Waits]
+        if not waiting:
+            return found
+        assert len(waiting) == len(groups), "a rank waits for others that have ended their call"
+        sent = [group.sends for group in groups]
+        kinds = {(each.dtype, each.shape) for each in sent}
+        assert len(kinds) == 1, "ranks send each other messages of different sizes"
+        answer = torch.stack(sent)
+        for group in groups:
+            group.answers.append(answer.view(-1))
+
+
+def call_of(name: str, size: int, start: int) -> Callable[[Group], tuple[torch.Tensor, ...]]:
+    """A result and its gradient."""
+    x = drawn((ROWS, 12))[:, start : start + size].clone().requires_grad_()
+    target, softmax = torch.tensor([0, 0]), triton_softmax.softmax
+
+    def call(group: Group) -> tuple[torch.Tensor, ...]:
+        if name == "refused":
+            return (softmax(x, 2, group=group),)
+        loss = name == "cross_entropy"
+        y = (
+            triton_softmax.cross_entropy(x, target, group=group)
+            if loss
+            else softmax(x, group=group)
+        )
+        return y.detach(), *torch.autograd.grad(y.square().sum(), x)
+
+    return call
+
+
+def check(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> None:
+    """Make a call of every rank, and look at what becomes of it."""
+    names, sizes = zip(*calls, strict=True)
+    starts = [sum(sizes[:rank]) for rank in range(len(calls))]
+    of_ranks = [call_of(*call, start) for call, start in zip(calls, starts, strict=True)]
+    found = together(groups, lambda group: of_ranks[group.rank()](group))
+    if len(set(names)) > 1 or "refused" in names or (names[0] != "softmax" and not sum(sizes)):
+        assert all(isinstance(each, Exception) for each in found), found
+        others = [each for each, name in zip(found, names, strict=True) if name != "refused"]
+        assert len({(type(each), str(each)) for each in others}) <= 1, found
+        return
+    whole = drawn((ROWS, 12))[:, : sum(sizes)].requires_grad_()
+    expected = of_whole(names[0], whole, torch.tensor([0, 0]))
+    (gradient,) = torch.autograd.grad(expected.square().sum(), whole)
+    for size, start, (y, dx) in zip(sizes, starts, found, strict=True):
+        here = slice(start, start + size)
+        torch.testing.assert_close(y, expected.detach()[:, here] if y.dim() else expected.detach())
+        torch.testing.assert_close(dx, gradient[:, here])
+
+
+def groups_of(world: int) -> list[Group]:
+    return [Group(rank, world) for rank in range(world)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_every_call_on_some_ranks(world):
+    """Whole calls, with a gradient, that follow each other."""
+    groups = groups_of(world)
+    for calls in itertools.product([*CALLS, REFUSED] if world < 3 else CALLS, repeat=world):
+        check(groups, calls)
+
+
+# --- agreement, from which follows what is sent
+
+
+def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]:
+    """What ranks agree on: the first column, how many there are on all, and at most on one; the
+    parts; and the kind of call."""
+    rows = [torch.empty(ROWS, size) for _, size in calls]
+
+    def of_rank(group: Group) -> Any:
+        name, _ = calls[group.rank()]
+        shard = process_group.agree(group, name, rows[group.rank()], 1)
+        return shard.start, shard.total, shard.widest, shard.parts, shard.call
+
+    return together(groups, of_rank)
+
+
+def is_right(calls: tuple[tuple[str, int], ...], found: list[Any]) -> bool:
+    """Whether all have the same error, or every rank knows where its part lies, and all of the rest
+    the same."""
+    names, sizes = zip(*calls, strict=True)
+    if len(set(names)) > 1:
+        return all(isinstance(each, ValueError) for each in found) and len({*map(str, found)}) == 1
+    starts = [sum(sizes[:rank]) for rank in range(len(sizes))]
+    equal = len(set(sizes)) == 1
+    parts = () if equal else tuple(zip(starts, sizes, strict=True))
+    call = found[0][-1]
+    return found == [(start, sum(sizes), max(sizes), parts, call) for start in starts]
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_every_agreement_with_every_memory(world):
+    groups = groups_of(world)
+    for calls in itertools.product(CALLS, repeat=world):
+        assert is_right(calls, agreed(groups, calls)), calls  # what each calls is remembered, later
+        assert is_right(calls, agreed(groups, calls)), calls  # and what followed
+        for rank in range(world if world < 4 else 0):  # one rank has forgotten that, or all
+            process_group.agreements[groups[rank]].shards.clear()
+            assert is_right(calls, agreed(groups, calls)), calls
+            process_group.agreements.pop(groups[rank])
+            assert is_right(calls, agreed(groups, calls)), calls
+
+
+def test_every_two_calls_on_two_ranks():
+    """In fact, up to the names of the functions."""
+    for calls in itertools.product([*itertools.product(CALLS, repeat=2)], repeat=2):
+        if calls[0][0][0] == FUNCTIONS[0]:
+            groups = groups_of(2)
+            for each in calls:
+                assert is_right(each, agreed(groups, each)), calls
+
+
+def test_what_is_remembered_is_of_one_call(monkeypatch):
+    """A call reads nothing of a memory but what calls of the same kind, from the same lines, have
+    written; so what it finds there is what it has found out itself with nothing remembered."""
+    groups, used = groups_of(3), []
+    of_memo = process_group.Memo.get
+    monkeypatch.setattr(
+        process_group.Memo, "get", lambda memo, key: used.append((memo, key)) or of_memo(memo, key)
+    )
+    readers: dict[Any, set[Any]] = {}
+    for calls in itertools.product(CALLS, repeat=3):
+        used.clear()
+        agreed(groups, calls)
+        memories = [process_group.agreements[group] for group in groups]
+        for rank, memory in enumerate(memories):
+            assert all(key[0] == calls[rank][0] for memo, key in used if memo is memory.calls)
+            (lines,) = {key for memo, key in used if memo is memory.shards}
+            readers.setdefault((rank, lines), set()).add(calls)
+    assert readers and all(len(calls) == 1 for calls in readers.values())
