@@ -808,8 +808,8 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     path.write_text(json.dumps(attention_data()))
     found = attention.fragments(tmp_path)
     assert found.keys() == without.keys() and all(each.measured for each in found.values())
-    assert found["attention-forward"].text.count('class="plot lines"') == 1
-    assert found["attention-backward"].text.count('class="plot lines"') == 4
+    assert found["attention-forward"].text.count('class="plot lines') == 1
+    assert found["attention-backward"].text.count('class="plot lines') == 4
     assert "in turn" in found["attention-forward"].text
     assert "in turn" not in found["attention-backward"].text
     few = found["attention-rungs-backward"].text

@@ -76,7 +76,7 @@ def test_exercises_are_solved_in_the_page_and_remembered(tab):
 def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     """On a phone: what fails is marked with its line, and a loop is stopped; nothing of Python is
     loaded for reading."""
-    view = tab.open("practice/mathematics").view
+    view = tab.open("practice/one-row").view
     tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")

@@ -15,10 +15,6 @@ BLOCKS = (16_384, 32_768, 65_536, 131_072)
 KERNELS = {
     "aligned": "softmax(torch.empty(171853, 781, dtype=torch.bfloat16), 1)",
     "split": "softmax(torch.empty(1024, 131072, dtype=torch.bfloat16), 1)",
-    "backward": """
-x = torch.empty(171853, 781, dtype=torch.bfloat16, requires_grad=True)
-softmax(x, 1).backward(torch.empty_like(x))
-""",
 }
 LEAST = 1 / 80
 """The share of a kernel's instructions that are of one line and kind, for the line to be shown."""
