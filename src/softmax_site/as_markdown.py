@@ -88,7 +88,7 @@ def _prose(text: str, root: Path) -> str:
         if api:
             return docstring(root, api)
         if kind == "rendered":
-            made = without_tags(rendered.load(root).fragments[name].text)
+            made = without_tags(rendered.markdown(name, root))
         elif kind == "equation-index":
             made = "\n".join(f"- ({each.number}) {each.label}" for each in equations.load(root))
         elif kind == "run":

@@ -421,6 +421,6 @@ def holds_somewhere(latex: str) -> bool:
         except FormulaError as error:
             if "does not hold" in str(error) and re.search(r"\\[lg]e(?![a-z])|\\ne", latex):
                 return False
-        except (ArithmeticError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             pass
     return False

@@ -1,5 +1,5 @@
 /* Which scores are computed under a causal mask: a program takes a row of tiles, up to the diagonal. */
-import { fixed, grouped, line, rect, svg, text } from "./moving.js";
+import { cross, fixed, grouped, rect, squares, svg, text } from "./moving.js";
 
 const QUERIES = 16;
 const SHAPES = { "4x4": [4, 4], "4x2": [4, 2], "2x4": [2, 4], "8x8": [8, 8] };
@@ -31,19 +31,19 @@ export default {
 
   draw({ earlier }, { tiles, keys, high, wide, needed, computed, program }, width) {
     const panel = width > 500 ? 330 : 300, left = 4, cell = (panel - 2 * left) / 24, top = 32;
-    const grid = [text(left, 22, "keys →, queries ↓", "small", "start")];
+    const grid = [text(left, 22, "keys →, queries ↓", "small", "start")], whole = [];
     for (const { first, key, kind } of tiles) {
       for (let query = first; query < first + high; query += 1) {
         for (let at = key; at < key + wide; at += 1) {
           const x = left + at * cell, y = top + query * cell, kept = at <= query + earlier;
-          const css = kind === "skipped" ? "none" : kept ? (kind === "whole" ? "ours" : "ours half") : "behind soft";
-          grid.push(kind === "skipped" ? "" : rect(x + 0.5, y + 0.5, cell - 1, cell - 1, css));
-          if (kind === "masked" && !kept) grid.push(line(x + 3, y + 3, x + cell - 3, y + cell - 3, "behind"), line(x + cell - 3, y + 3, x + 3, y + cell - 3, "behind"));
+          if (kind === "whole") whole.push([x + 0.5, y + 0.5]);
+          if (kind === "masked") grid.push(rect(x + 0.5, y + 0.5, cell - 1, cell - 1, kept ? "ours half" : "behind soft"));
+          if (kind === "masked" && !kept) grid.push(cross(x + 3, y + 3, cell - 6, "behind"));
         }
       }
       grid.push(rect(left + key * cell, top + first * cell, wide * cell, high * cell, "frame"));
     }
-    grid.push(rect(left - 2, top + program * high * cell - 2, keys * cell + 4, high * cell + 4, "chosen"));
+    grid.push(squares(whole, cell - 1, "ours"), rect(left - 2, top + program * high * cell - 2, keys * cell + 4, high * cell + 4, "chosen"));
     const all = QUERIES * keys, unit = (panel - 2) / all;
     const row = (y, name, value, css, more = 0) => [
       text(0, y, name, "ink", "start"), text(panel, y, grouped(value), "strong", "end"),
@@ -54,7 +54,7 @@ export default {
       row(44, "of all pairs", all, "neutral soft"), row(92, "that the mask keeps", needed, "ours"), row(140, "computed", computed, "ours", computed - needed),
       rect(0, 196, cell - 1, cell - 1, "ours"), text(20, 207, "in a whole tile: no mask is needed", "small ink", "start"),
       rect(0, 218, cell - 1, cell - 1, "ours half"), text(20, 229, "kept, in a tile that the diagonal cuts", "small ink", "start"),
-      rect(0, 240, cell - 1, cell - 1, "behind soft"), line(3, 243, cell - 4, 240 + cell - 4, "behind"), line(cell - 4, 243, 3, 240 + cell - 4, "behind"),
+      rect(0, 240, cell - 1, cell - 1, "behind soft"), cross(3, 243, cell - 7, "behind"),
       text(20, 251, "computed, then set to −∞", "small ink", "start"),
       rect(0, 262, cell - 1, cell - 1, "frame"), text(20, 273, "in a tile that is never visited", "small ink", "start"),
     ];

@@ -40,8 +40,17 @@ export const text = (x, y, words, css = "", anchor = "middle") =>
 export const rect = (x, y, w, h, css, more = "") =>
   `<rect x="${place(x)}" y="${place(y)}" width="${place(Math.max(w, 0))}" height="${place(Math.max(h, 0))}" class="${css}" ${more}/>`;
 
+/** Squares of one colour, by their corners: one element, however many they are. */
+export const squares = (corners, side, css) => {
+  const sides = `h${place(side)}v${place(side)}h${place(-side)}z`;
+  return `<path d="${corners.map(([x, y]) => `M${place(x)} ${place(y)}${sides}`).join("")}" class="${css} squares"/>`;
+};
+
 export const line = (x1, y1, x2, y2, css) =>
   `<path d="M${place(x1)} ${place(y1)}L${place(x2)} ${place(y2)}" class="${css}"/>`;
+
+export const cross = (x, y, side, css) =>
+  `<path d="M${place(x)} ${place(y)}l${place(side)} ${place(side)}m0 ${place(-side)}l${place(-side)} ${place(side)}" class="${css}"/>`;
 
 export const curve = (points, css) =>
   `<path d="M${points.map(([x, y]) => `${place(x)} ${place(y)}`).join("L")}" class="${css}"/>`;
