@@ -17,7 +17,7 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import Modifiers
 from .launch import checked
-from .operators import is_batched, is_given, nobody_watches
+from .operators import is_batched, nobody_watches
 from .plan_losses import gradient_of_tokens, run_tokens
 
 
@@ -381,18 +381,18 @@ class _Tokens(Function):
         nothing = (None,) * 10
         x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
-        modifiers = Modifiers(before, softcap)
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
         if not arrived:
             return None, None, *nothing
         again = torch.is_grad_enabled()
-        plain = nobody_watches(*arrived, *filter(is_given, tensors))
+        plain = nobody_watches(*arrived, *[t for t in tensors if t is not None])
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if part is not None:
                 raise RuntimeError("logits of several ranks have first derivatives only")
+            modifiers = Modifiers(before, softcap)
             given = (x, scale, index, row_mask, factor, modifiers, g, g_entropy)
             return *_differentiated(*given), *nothing
         several = index is not None and index.dim() == x.dim()
@@ -402,7 +402,7 @@ class _Tokens(Function):
             each, g = g.masked_fill(index < 0, 0.0), g.sum(-1)
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
-        x = x.detach()
+        x = x.detach() if in_place else x
         token = None if several or each is None else index
         given = (x, scale, token, row_mask, factor, before, softcap, saved, g, g_entropy, of_scale)
         if plain:

@@ -224,12 +224,13 @@ def losses_of_part(
     return reduced(losses, options), lse
 
 
-def reduced(losses: Tensor, options: LossOptions, n_rows: Any = 1) -> Tensor:
+def reduced(losses: Tensor, options: LossOptions, n_rows: Any = None) -> Tensor:
     """Return the losses of rows, or their sum, in the dtype of the loss; NaN as the mean of none,
-    of which a compiled program learns when it runs."""
+    of which a compiled program learns when it runs. A plan, without `n_rows`, has some."""
     loss = losses if options.reduction == "none" else losses.sum()
-    if options.reduction == "mean" and (torch.compiler.is_compiling() or not n_rows):
-        loss = loss + loss.new_zeros(()) / n_rows
+    if n_rows is not None and options.reduction == "mean":
+        if torch.compiler.is_compiling() or not n_rows:
+            loss = loss + loss.new_zeros(()) / n_rows
     return loss if loss.dtype == options.dtype else loss.to(options.dtype)
 
 
@@ -289,7 +290,8 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
-    g = g.to_dense()  # a sparse factor that is broadcast gives wrong products in PyTorch
+    if g.layout != torch.strided:  # a sparse factor that is broadcast gives wrong products
+        g = g.to_dense()
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 

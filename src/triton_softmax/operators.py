@@ -10,10 +10,8 @@ Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), th
 is missing, every call goes through the operators, some microseconds slower.
 """
 
-import operator
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -46,10 +44,6 @@ try:
     AVAILABLE = True
 except (ImportError, AttributeError):
     AVAILABLE = False
-
-
-is_given: Any = partial(operator.is_not, None)
-"""Whether an optional tensor is there."""
 
 
 def nobody_watches(*tensors: Tensor) -> bool:
@@ -509,13 +503,12 @@ class ModifiedDerivative(Function):
         factor, softcap, causal, safe = ctx.options
         log, dim, dtype, invariant, part = ctx.rest
         of_scale, of_bias, of_sink = ctx.wanted
-        modifiers = Modifiers(
-            factor if scale is None else scale, softcap, where=where, causal=causal, safe=safe
-        )
+        given = factor if scale is None else scale, softcap, None, where, causal, None, safe
+        modifiers = Modifiers(*given)
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain = nobody_watches(dy, *filter(is_given, saved))
+        plain = nobody_watches(dy, *[t for t in saved if t is not None])
         again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
@@ -543,7 +536,8 @@ class ModifiedDerivative(Function):
         if of_sink:  # eq: modifiers-sink-gradient
             dsink = (-share * total).sum_to_size(of_sink[0]).to(of_sink[1])
         dbias = dz.sum_to_size(of_bias[0]).to(of_bias[1]) if of_bias else None
-        return dx.to(dtype), dscale if of_scale else None, dbias, dsink, None
+        dx = dx if dx.dtype == dtype else dx.to(dtype)
+        return dx, dscale if of_scale else None, dbias, dsink, None
 
 
 differentiable_modified = direct(ModifiedDerivative)
