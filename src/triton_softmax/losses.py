@@ -290,7 +290,8 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
-    if g.layout != torch.strided:  # a sparse factor that is broadcast gives wrong products
+    if not torch.compiler.is_compiling() and g.layout != torch.strided:
+        # A sparse factor that is broadcast gives wrong products.
         g = g.to_dense()
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 

@@ -82,25 +82,31 @@ def nobody_watches(*tensors: Tensor) -> bool:
     return True
 
 
-def in_memory(t: Tensor, name: str) -> Tensor:
-    """Return a tensor whose memory holds its values, for ranks, which read and send it without the
-    dispatcher: t, or what it stands for if it is lazily negated, known to be zero, or the result of
-    a collective that is under way. Raise a TypeError if it has no memory."""
-    if is_dynamo_compiling() or nobody_watches(t):
-        return t
-    if type(t).__name__ == "AsyncCollectiveTensor":
-        t = t.wait()  # pyright: ignore[reportAttributeAccessIssue]
-    if t._is_zerotensor():
-        return torch.zeros(t.shape, dtype=t.dtype, device=t.device)
-    t = t.resolve_neg()
-    if type(t) is not Tensor and type(t) is not Parameter and not hasattr(t, "fake_mode"):
-        try:
-            address = t.data_ptr()
-        except RuntimeError:
-            address = 0
-        if not address and t.numel():
-            raise TypeError(f"{name} of sharded rows is a {type(t).__name__}, without memory")
-    return t
+def in_memory(**named: Tensor | None) -> list[Any]:
+    """Return tensors whose memory holds their values, for ranks, which read and send them without
+    the dispatcher: each as it is, or what it stands for if it is lazily negated, known to be zero,
+    or the result of a collective that is under way. Raise a TypeError, which names the argument, if
+    one has no memory."""
+    tensors: list[Any] = [*named.values()]
+    if is_dynamo_compiling():
+        return tensors
+    for at, (name, t) in enumerate(named.items()):
+        if t is None:
+            continue
+        if type(t).__name__ == "AsyncCollectiveTensor":
+            t = t.wait()  # pyright: ignore[reportAttributeAccessIssue]
+        if t._is_zerotensor():
+            t = torch.zeros(t.shape, dtype=t.dtype, device=t.device)
+        tensors[at] = t = t.resolve_neg()
+        if type(t) is not Tensor and type(t) is not Parameter and not hasattr(t, "fake_mode"):
+            try:
+                address = t.data_ptr()
+            except RuntimeError:
+                address = 0
+            if not address and t.numel():
+                name = name.replace("_", " ")
+                raise TypeError(f"{name} of sharded rows is a {type(t).__name__}, without memory")
+    return tensors
 
 
 def transformed() -> bool:

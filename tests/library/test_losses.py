@@ -286,7 +286,7 @@ def test_tokens_over_ranks_are_invariant_if_asked(asked, within, monkeypatch):
     options = {"group": object(), "batch_invariant": asked}
     with batch_invariant() if within else contextlib.nullcontext():
         token_logprobs(x, index, temperature=temperature, **options)
-    assert given[1] is x and given[-2] is temperature and given[-1] is (asked or within)
+    assert given[1] is x and given[-3] is temperature and given[-2] is (asked or within)
     with pytest.raises(NotImplementedError, match="gradient of a temperature"):
         token_logprobs(x, index, temperature=temperature.requires_grad_(), **options)
 

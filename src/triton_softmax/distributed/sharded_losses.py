@@ -157,7 +157,7 @@ class _CrossEntropy(Function):
         others = (None,) * 5
         if g is None:
             return None, *others
-        g = operators.in_memory(g, "the incoming gradient")
+        (g,) = operators.in_memory(incoming_gradient=g)
         x, target, numbers, factors = ctx.saved_tensors
         shard, options, in_place = ctx.arguments
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
@@ -257,11 +257,9 @@ def cross_entropy(
             raise ValueError("vocab_start and vocab_size belong together")
         if type(x) not in PLAIN:
             arguments.check_cut(x, group)
-        x, target = operators.in_memory(x, "the input"), operators.in_memory(target, "target")
-        if weight is not None:
-            if type(weight) not in PLAIN:
-                arguments.check_dense(weight, "weight")
-            weight = operators.in_memory(weight, "weight")
+        if not (weight is None or type(weight) in PLAIN):
+            arguments.check_dense(weight, "weight")
+        x, target, weight = operators.in_memory(input=x, target=target, weight=weight)
         dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
         given = target.is_floating_point() and target.shape == x.shape
         more = ("probabilities" if given else tuple(target.shape), target.dtype)
@@ -374,7 +372,7 @@ def token_logprobs(
         if type(index) not in PLAIN:
             arguments.check_dense(index, "index")
         if group is not None:
-            x, index = operators.in_memory(x, "the input"), operators.in_memory(index, "index")
+            x, index = operators.in_memory(input=x, index=index)
         scaling = float(modifiers.scale), modifiers.softcap  # pyright: ignore
         numbers = scaling if by_rows else (*scaling, float(temperature))
         if not invariant and (by_rows or temperature != 1.0 or scaling != (1.0, None)):

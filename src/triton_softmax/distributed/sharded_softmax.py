@@ -94,7 +94,7 @@ class _Normalized(Function):
         (y,) = ctx.saved_tensors
         shard, log = ctx.arguments
         op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
-        dy = operators.in_memory(dy, "the incoming gradient")
+        (dy,) = operators.in_memory(incoming_gradient=dy)
         agree_backward(shard)
         return _over_ranks((y, dy), op, shard), None, None
 
@@ -119,7 +119,7 @@ def normalize(
     try:
         if type(x) not in PLAIN or implementation is not None or modifiers is not None:
             check_cut(x, group, implementation, modifiers, out)
-        x = operators.in_memory(x, "the input")
+        (x,) = operators.in_memory(input=x)
         if not invariant and dtype is None and x.device.type != "cpu":
             if torch.is_autocast_enabled(x.device.type):
                 dtype = composite.accumulator(x.dtype)
@@ -182,7 +182,7 @@ def logsumexp(
     try:
         if type(x) not in PLAIN:
             check_cut(x, group)
-        x = operators.in_memory(x, "the input")
+        (x,) = operators.in_memory(input=x)
         check_dtype(x.dtype, "the input")
         dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
         x = x if shape else x.reshape(1)

@@ -50,7 +50,7 @@ def part_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Part | None:
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     """Return the whole of a tensor of which this rank has a part along `dim`."""
-    x = operators.in_memory(x, "a tensor")
+    (x,) = operators.in_memory(input=x)
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
@@ -121,7 +121,7 @@ class _OfPart(Function):
     def backward(ctx, dy):
         (saved,) = ctx.saved_tensors
         op, dtype, shard, part = ctx.arguments
-        dy = operators.in_memory(dy, "the incoming gradient")
+        (dy,) = operators.in_memory(incoming_gradient=dy)
         agree_backward(shard)
         vjp = plan_of(op.vjp.operation, (saved, dy), 1, dtype, None, True, part)
         return vjp(saved, dy), *(None,) * 4
