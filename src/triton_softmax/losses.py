@@ -290,9 +290,7 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
-    if not torch.compiler.is_compiling() and g.layout != torch.strided:
-        # A sparse factor that is broadcast gives wrong products.
-        g = g.to_dense()
+    g = g.to_dense()  # a sparse factor that is broadcast gives wrong products in PyTorch
     return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
 
 
