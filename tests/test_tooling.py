@@ -84,7 +84,7 @@ def test_what_is_supported_is_the_same_everywhere():
     assert f">={ends[0]['numpy']}" in str(numpy.specifier) and ends[1]["numpy"] in numpy.specifier
     version = PROJECT["version"].rpartition(".")[0]
     changes = "[later changes](reference/changelog.md) · "
-    said = {"README.md": "Supported: ", "docs/index.md": f"Version {version} and {changes}"}
+    said = {"README.md": "Supported: ", "docs/index.md": f"version {version} and {changes}"}
     for page, first in said.items():
         assert first + ", ".join([*words, "Linux"]) in (ROOT / page).read_text("utf8"), page
     for name, text in WORKFLOWS.items():

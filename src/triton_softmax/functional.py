@@ -17,7 +17,7 @@ from torch.overrides import has_torch_function
 from . import arguments, composite, distributed, operators
 from .arguments import PLAIN, Modifiers, cast
 from .launch import checked
-from .operators import Normalization, differentiable, differentiable_modified, nobody_watches
+from .operators import Normalization, differentiable, differentiable_modified, is_plain_eager
 from .plan import run_one
 from .plan_masked import run_modified
 
@@ -39,7 +39,7 @@ def _normalize(
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
-    elif group is None and type(dim) is int and nobody_watches(input):
+    elif group is None and type(dim) is int and is_plain_eager(input):
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
             return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
@@ -228,7 +228,7 @@ def logsumexp(
     if axis is not None:
         dim = arguments.check_axis(dim, axis)
     x, invariant = input, batch_invariant or bool(arguments.contexts)
-    plain = type(dim) is int and group is None and nobody_watches(x)
+    plain = type(dim) is int and group is None and is_plain_eager(x)
     if not plain:
         placed = type(x) not in PLAIN and distributed.on_mesh(x)
         several = isinstance(dim, (tuple, list)) and isinstance(x, Tensor)
@@ -291,7 +291,7 @@ def _normalize_modified(
     for each in (x, *modifiers, out):
         if isinstance(each, Tensor):
             tensors.append(each)
-    plain = type(dim) is int and isinstance(x, Tensor) and nobody_watches(*tensors)
+    plain = type(dim) is int and isinstance(x, Tensor) and is_plain_eager(*tensors)
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):

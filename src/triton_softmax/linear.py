@@ -21,7 +21,7 @@ from . import arguments, composite
 from .arguments import LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
-from .operators import by_composite, is_batched, nobody_watches, readable, version_of
+from .operators import by_composite, is_batched, is_plain_eager, readable, version_of
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products; twice that
@@ -177,7 +177,7 @@ def _over_chunks(
     dx = x.new_empty(x.shape) if wanted[0] else None
     dw = linear_weight.new_zeros(linear_weight.shape, dtype=wide) if wanted[1] else None
     db = bias.new_zeros(bias.shape, dtype=wide) if bias is not None and wanted[2] else None
-    plain = nobody_watches(buffer, *[t for t in rows if t is not None])
+    plain = is_plain_eager(buffer, *[t for t in rows if t is not None])
     gradient = any(wanted)
     losses = []
     for start in range(0, len(x), n):

@@ -17,7 +17,7 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, operators
 from .arguments import Modifiers
 from .launch import checked
-from .operators import is_batched, nobody_watches
+from .operators import is_batched, is_plain_eager
 from .plan_losses import gradient_of_tokens, run_tokens
 
 
@@ -259,7 +259,7 @@ def _of_tokens(
     for each in (index, row_mask, temperature if by_rows else None):
         if each is not None:
             tensors.append(each)
-    plain, key = nobody_watches(*tensors), None
+    plain, key = is_plain_eager(*tensors), None
     if plain:
         key = ("tokens", index is None, row_mask is None)
         for each in tensors:
@@ -387,7 +387,7 @@ class _Tokens(Function):
         if not arrived:
             return None, None, *nothing
         again = torch.is_grad_enabled()
-        plain = nobody_watches(*arrived, *[t for t in tensors if t is not None])
+        plain = is_plain_eager(*arrived, *[t for t in tensors if t is not None])
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if part is not None:

@@ -23,7 +23,7 @@ from .arguments import LossOptions, Modifiers
 from .composite import RowScalars, picked
 from .launch import checked, plans
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
-from .operators import by_composite, direct, keeps_graph, nobody_watches, readable
+from .operators import by_composite, direct, keeps_graph, is_plain_eager, readable
 from .plan import key_of
 from .plan_losses import LossPlan, scale_rows
 
@@ -104,7 +104,7 @@ def cross_entropy(
         (tensor(0.4076), tensor([3.4076, 0.0000]))
     """
     tensors = (input, target) if weight is None else (input, target, weight)
-    plain = nobody_watches(*tensors)
+    plain = is_plain_eager(*tensors)
     if not plain and not torch.compiler.is_compiling():
         if has_torch_function_variadic(input, target, weight):
             return arguments.pass_on(cross_entropy, (input, target, weight), locals())
@@ -283,7 +283,7 @@ class _Planned(_CrossEntropy):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
     needed again; then a factor of 1 costs no pass over it."""
-    if not nobody_watches(dx, g) or keeps_graph():
+    if not is_plain_eager(dx, g) or keeps_graph():
         return _product(dx, g, dim)
     scale_rows(dx, g, dim)
     return dx

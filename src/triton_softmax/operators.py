@@ -5,7 +5,7 @@ tracing, its derivative, and its rules for `vmap`, autocast and Inductor. Kernel
 first derivatives. For anything more (transforms of `torch.func`, forward mode, second derivatives),
 PyTorch differentiates the equivalent composite of its own operators (`composite`).
 
-Plain eager calls bypass the dispatcher to save host time (`nobody_watches`), through one small
+Plain eager calls bypass the dispatcher to save host time (`is_plain_eager`), through one small
 `torch.autograd.Function` if they need a gradient. That check uses private names of PyTorch; if one
 is missing, every call goes through the operators, some microseconds slower.
 """
@@ -46,7 +46,7 @@ except (ImportError, AttributeError):
     AVAILABLE = False
 
 
-def nobody_watches(*tensors: Tensor) -> bool:
+def is_plain_eager(*tensors: Tensor) -> bool:
     """Return whether a call on these tensors is plain eager PyTorch, so it can skip the dispatcher.
 
     This is the gate before every address that is taken without the dispatcher, which asks about
@@ -182,7 +182,7 @@ def keeps_graph() -> bool:
 
 def direct(function):
     """Return the C++ `apply` of a `torch.autograd.Function`. It skips the Python wrapper's check
-    for transforms, which `nobody_watches` has already made."""
+    for transforms, which `is_plain_eager` has already made."""
     return super(Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -390,7 +390,7 @@ class FirstDerivative(Function):
             return None, None
         (saved,) = ctx.saved_tensors
         vjp, dim, dtype, kernel, invariant = ctx.arguments
-        if torch.is_grad_enabled() or not nobody_watches(dy, saved):
+        if torch.is_grad_enabled() or not is_plain_eager(dy, saved):
             # A second derivative, a batched gradient, ...
             return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
         inputs = saved, dy
@@ -514,7 +514,7 @@ class ModifiedDerivative(Function):
         dscale: Any = None
         total: Any = None
         dsink = None
-        plain = nobody_watches(dy, *[t for t in saved if t is not None])
+        plain = is_plain_eager(dy, *[t for t in saved if t is not None])
         again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
@@ -666,7 +666,7 @@ def finish(
 ) -> Tensor:
     """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
     operator if the call is not plain."""
-    if not nobody_watches(*inputs, *numbers):
+    if not is_plain_eager(*inputs, *numbers):
         result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
         return result if out is None or is_dynamo_compiling() else out.copy_(result)
     return plan_losses.finish(op, inputs, numbers, dtype, out)

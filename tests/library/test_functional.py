@@ -366,7 +366,7 @@ def test_other_arguments(ours, theirs):
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_logsumexp_of_a_quantized_tensor_is_refused_on_the_short_way_too(monkeypatch):
-    monkeypatch.setattr(functional, "nobody_watches", lambda *tensors: True)  # as on a GPU
+    monkeypatch.setattr(functional, "is_plain_eager", lambda *tensors: True)  # as on a GPU
     x = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
     with pytest.raises(TypeError, match="dense tensor, not a quantized one"):
         logsumexp(x)

@@ -308,7 +308,7 @@ def cross_entropy(
     if traced or distribution or not (on_gpu and len(rows)):
         apply = _by_operators
     else:
-        apply = _differentiable if operators.nobody_watches(x) else _CrossEntropy.apply
+        apply = _differentiable if operators.is_plain_eager(x) else _CrossEntropy.apply
         weight = weight if weight is None else weight.contiguous()
     result, lse = apply(rows, flat, weight, shard, options, in_place)
     if len(shape) == 1:

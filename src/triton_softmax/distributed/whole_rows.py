@@ -22,7 +22,7 @@ from .. import arguments, operators
 from ..arguments import Modifiers, Part
 from ..config import splitting
 from ..layout import rows_along
-from ..operators import nobody_watches
+from ..operators import is_plain_eager
 from ..plan import plan_of
 from .process_group import Shard, agree_backward, received, send
 
@@ -32,7 +32,7 @@ def ways(x: Tensor, *more: Any) -> tuple[str, ...]:
     kernels compute it. `more` is what else comes with the call."""
     given = [x, *[each for each in more if isinstance(each, Tensor)]]
     on_device = arguments.INTERPRETED or x.device.type != "cpu"  # a part may have no elements
-    return ("by kernels",) * (on_device and nobody_watches(*given))
+    return ("by kernels",) * (on_device and is_plain_eager(*given))
 
 
 def part_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Part | None:
