@@ -23,7 +23,7 @@ from .arguments import LossOptions, Modifiers
 from .composite import RowScalars, picked
 from .launch import checked, plans
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
-from .operators import by_composite, direct, keeps_graph, is_plain_eager, readable
+from .operators import by_composite, direct, is_plain_eager, keeps_graph, readable
 from .plan import key_of
 from .plan_losses import LossPlan, scale_rows
 
