@@ -87,7 +87,7 @@ def test_sized_brackets_keep_their_size_under_scripts():
 
 @pytest.mark.browser
 def test_a_formula_shows_on_hover_and_on_focus(tab):
-    view = tab.open(RUNG).view
+    view = tab.open("kernels/single-block").view
     chip = view.locator(".chips a.eq").first
     chip.hover()
     assert view.locator(TIP).is_visible() and view.locator(f"{TIP} math").count() == 1
