@@ -629,8 +629,16 @@ def refused(group) -> None:
     raises(ValueError, "kernel for whole rows", softmax, mine, 1, **more)
     target = torch.tensor([0, 8, 9, 1])
     raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
-    raises(ValueError, "belong together", cross_entropy, mine, target, group=group, vocab_start=3)
+    raises(
+        ValueError, "vocab_size as well", cross_entropy, mine, target, group=group, vocab_start=3
+    )
     raises(IndexError, "index 9", triton_softmax.token_logprobs, mine, target, group=group)
+    for function in (cross_entropy, triton_softmax.token_logprobs):  # by itself it is a check
+        checked = {"group": group, "vocab_size": 9}
+        assert torch.equal(
+            function(mine, target % 9, **checked), function(mine, target % 9, group=group)
+        )
+        raises(ValueError, "together not 9", function, drawn((4, 9)), target % 9, **checked)
     # Nobody is left waiting.
     dist.barrier(group)
 

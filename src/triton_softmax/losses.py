@@ -82,7 +82,8 @@ def cross_entropy(
             shard. Every rank returns the same loss and calls backward on it. A `DTensor` needs no
             group; its rows may be sharded as well, and a mean is over all of them.
         vocab_start: With a group, the first class of this shard; by default shards are contiguous.
-        vocab_size: With `vocab_start`, the number of classes on all ranks.
+        vocab_size: The number of classes on all ranks: with `vocab_start`, or alone as a check that
+            each rank passes its own classes, not all.
 
     Returns:
         The loss: a scalar, or with reduction "none" one per target. With `return_lse` also the

@@ -253,8 +253,8 @@ def cross_entropy(
         return dtensors().cross_entropy(functions, x, target, weight, options, in_place)
     traced = torch.compiler.is_compiling()
     try:
-        if (start is None) != (total is None):
-            raise ValueError("vocab_start and vocab_size belong together")
+        if start is not None and total is None:
+            raise ValueError("vocab_start takes vocab_size as well")
         if type(x) not in PLAIN:
             arguments.check_cut(x, group)
         if not (weight is None or type(weight) in PLAIN):
@@ -365,8 +365,8 @@ def token_logprobs(
     """
     traced, by_rows = torch.compiler.is_compiling(), isinstance(temperature, Tensor)
     try:
-        if (start is None) != (total is None):
-            raise ValueError("vocab_start and vocab_size belong together")
+        if start is not None and total is None:
+            raise ValueError("vocab_start takes vocab_size as well")
         if type(x) not in PLAIN:
             arguments.check_cut(x, group)
         if type(index) not in PLAIN:
