@@ -412,7 +412,11 @@ def check(label: str, latex: str) -> None:
 
 def holds_somewhere(latex: str) -> bool:
     """Whether what a formula in a line says holds for the letters of some family; that something is
-    a bound, or differs, for those of a row, if it can be said of them."""
+    a bound, or differs, for those of a row, if it can be said of them. What equals itself says
+    nothing."""
+    left, _, right = latex.partition("=")
+    if left.strip() == right.strip():
+        return False
     for cases, labels in FAMILIES:
         functions = FUNCTIONS | {*BRACKETED.get(labels.split()[0], "").split()}
         try:
