@@ -9,7 +9,7 @@ Two programs hold half a row each, with its maximum m and d, its sum of exp(x �
 [Merge](../math/monoid.md) the pairs. The empty part (−∞, 0) must change nothing, even if both are
 empty; `shifted` sees to that.
 
-hint: Take the larger maximum, and make both sums relative to it, as in the exercise before.
+hint: Take the larger maximum, and make both sums relative to it.
 
 hint: `shifted(m_a, m)` is the factor for `d_a`. It is 0 for an empty part, and never NaN.
 """

@@ -1,6 +1,6 @@
 """Two rows in tiles of two columns
 
-Run it, and move the slider: each step shows what a line reads, and the value of every variable. The last lines are exp_shifted, which later kernels call as well. Try BLOCK_COLS=4, or another power of two.
+Run it, and move the slider: each step shows what a line reads, and the value of every variable. The last lines are exp_shifted, as in the single block. Try BLOCK_COLS=4, or another power of two.
 """
 # code: src/softmax_tutorial/three_loops.py:forward
 # code: src/triton_softmax/kernels/device/monoid.py:exp_shifted

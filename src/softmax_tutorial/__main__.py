@@ -30,7 +30,7 @@ NO_GPU = """There is no GPU here that PyTorch and Triton can use, so there is no
 * Without one, open the notebook of the page "On your GPU" in Colab or on any rented GPU.
 * To see the same kernels give the right answers on this computer, in Triton's interpreter:
 
-      TRITON_INTERPRET=1 python -m softmax_tutorial --shape 4x1000"""
+      TRITON_INTERPRET=1 PYTHONPATH=src python -m softmax_tutorial --shape 4x1000"""
 
 
 def calls(x: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:

@@ -100,7 +100,9 @@ def bytes_fragment(name: str) -> Fragment:
     """What a kernel reads and writes, as blocks, below those that it improves on."""
     backward = name == "backward"
     moved = traffic.BACKWARD if backward else traffic.FORWARD
-    names: tuple[str, ...] = ("two_loops", name)
+    # Packed and aligned rows mend the single block, and move as little.
+    mended = "single_block" if name in ("packed_rows", "aligned_rows") else "two_loops"
+    names: tuple[str, ...] = (mended, name)
     if name in LADDER:
         names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
     elif backward:
