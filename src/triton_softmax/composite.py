@@ -373,11 +373,14 @@ def cross_entropy(
 
 
 def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
-    """Return logits divided by a temperature; NaN where it is not positive."""
+    """Return logits divided by a temperature, in the accumulator dtype; NaN where it is not
+    positive."""
+    x = upcast(x)
     if isinstance(temperature, Tensor):
+        temperature = temperature.to(x.dtype)
         zero = torch.zeros_like(temperature)
         temperature = temperature + zero.masked_fill(~(temperature > 0.0), math.nan)
-    return upcast(x) / temperature
+    return x / temperature
 
 
 def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,6 +13,7 @@ import probe
 from kernel_cases import DEVICE, drawn, quiet
 from triton_softmax import (
     arguments,
+    composite,
     plan,
     plan_losses,
     selective_log_softmax,
@@ -425,3 +426,11 @@ def test_an_index_out_of_range_is_refused_in_rows_that_are_kept(wrong):
         with pytest.raises(IndexError):
             selective_log_softmax_and_entropy(x, index, row_mask=row_mask)
     check(x, index, row_mask=torch.tensor([True, False]))
+
+
+def test_a_temperature_of_more_digits_widens_no_result():
+    """Neither where PyTorch's operators compute, nor by kernels."""
+    x, index = torch.zeros(2, 3, device=DEVICE), torch.tensor([0, 1], device=DEVICE)
+    temperature = torch.full((2, 1), 0.5, dtype=torch.float64, device=DEVICE)
+    assert composite.tempered(x, temperature).dtype == torch.float32
+    assert token_logprobs(x, index, temperature=temperature).dtype == torch.float32
