@@ -106,8 +106,8 @@ def part(x: torch.Tensor, group, dim: int = -1, sizes: list[int] | None = None) 
     return x.narrow(dim, start, end - start).clone(memory_format=torch.contiguous_format)
 
 
-def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
-    tolerance = TOLERANCE[dtype]
+def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, times=1) -> None:
+    tolerance = times * TOLERANCE[dtype]
     torch.testing.assert_close(
         actual.double(), expected.double(), atol=tolerance, rtol=tolerance, equal_nan=True
     )
@@ -768,6 +768,85 @@ def same_as_on_one(
         assert torch.equal(found.full_tensor(), wanted)
     else:
         assert torch.equal(found, part(wanted, group, -1, sizes))
+
+PARTS = {
+    "softmax": (softmax, {}),
+    "log_softmax": (log_softmax, {}),
+    "modified": (softmax, {"scale": 0.7, "softcap": 5.0}),
+    "logsumexp": (logsumexp, {}),
+    "mean": (cross_entropy, {"z_loss": 1e-3}),
+    "none": (cross_entropy, {"reduction": "none"}),
+    "smoothed": (cross_entropy, {"label_smoothing": 0.1, "reduction": "sum"}),
+    "in place": (cross_entropy, {"inplace_backward": True}),
+    "capped": (cross_entropy, {"softcap": 5.0, "scale": 0.7}),
+    "weighted": (cross_entropy, {"weight": True}),
+    "both": (cross_entropy, {"weight": True, "label_smoothing": 0.1}),
+    "probabilities": (cross_entropy, {"probabilities": True}),
+    "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
+    "several": (triton_softmax.token_logprobs, {"k": 3, "temperature": 0.6}),
+}
+"""Functions of long rows, and options."""
+
+
+def in_parts(group, name: str, sizes: list[int], dtype=torch.float32, n_rows=3) -> None:
+    """A rank is a chunk: results and gradients are those of whole rows in float64, whatever the
+    sizes of parts. A call sends one message, of at most 192 bytes for a row of 65,536 columns, and
+    backward one if its gradient has a sum of its own."""
+    function, options = PARTS[name]
+    options, n, g = {**options}, sum(sizes), {"group": group}
+    x, generator = drawn((n_rows, n), dtype), torch.Generator().manual_seed(2)
+    target = torch.randint(n, (n_rows,), generator=generator)
+    for row, at in enumerate((sizes[0] - 1, sizes[0], n - 1)):  # beside the borders of parts
+        target[row] = min(max(at, 0), n - 1)
+    reference = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}.get(function.__name__)
+    more, weight = {}, None
+    if reference is not None:
+        cap, scale = options.get("softcap"), options.get("scale", 1.0)
+        of = lambda x: reference(cap * torch.tanh(x * scale / cap) if cap else x, -1)  # noqa: E731
+    elif function is logsumexp:
+        of = lambda x: torch.logsumexp(x, -1)  # noqa: E731
+    elif function is cross_entropy:
+        target[1] = -100
+        weight = drawn((n,), dtype, seed=4).abs() + 0.1 if options.pop("weight", None) else None
+        in_place = options.pop("inplace_backward", False)
+        if options.pop("probabilities", False):
+            target = torch.softmax(drawn((n_rows, n), seed=3), -1)
+            more["target"] = part(target.to(dtype), group, -1, sizes)
+        of = lambda x: cross_entropy_of(  # noqa: E731
+            x, target, weight=None if weight is None else weight.double(), **options
+        )
+        more = {"target": target, "weight": weight, "inplace_backward": in_place, **more}
+    else:
+        k = options.pop("k", None)
+        index = target if k is None else target.unsqueeze(1).repeat(1, k)
+        both = options.get("return_entropy", False)
+        of = lambda x: tokens_of(x, index, **options)  # noqa: E731
+        more = {"index": index}
+    whole = x.double().clone().requires_grad_()
+    expected = of(whole)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    dy = [drawn(each.shape, seed=5) for each in expected]
+    (gradient,) = torch.autograd.grad(expected, whole, dy)
+    leaf = part(x, group, -1, sizes).requires_grad_()
+    call = functools.partial(function, **options, **more, **g)
+    call(leaf * 1)
+    with messages() as sent:
+        found = call(leaf * 1)
+    found = found if isinstance(found, tuple) else (found,)
+    cut = reference is not None
+    mine = [part(each, group, -1, sizes) if cut else each for each in dy]
+    with messages() as backward:
+        torch.autograd.backward(found, [g.to(y.dtype) for g, y in zip(mine, found, strict=True)])
+    for y, wanted in zip(found, expected, strict=True):
+        wide = dtype if cut or function is logsumexp else y.dtype
+        near(y, part(wanted, group, -1, sizes) if cut else wanted, wide, 10)
+        if not cut:
+            same_bits(group, y)
+    near(leaf.grad, part(gradient, group, -1, sizes), dtype, 10)
+    most = n_rows * 192 * max(1, -(-max(sizes) // 65_536))
+    *of_weights, of_words = sent  # which travel if one rank may have all classes
+    assert len(of_weights) == (weight is not None and n in sizes) and of_words <= most, sent
+    assert len(backward) == cut and sum(backward) <= most, backward
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:

@@ -284,9 +284,10 @@ def _of_tokens(
             of_all = logits.shape[-1] if part is None else part.total
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
+    of_part = part is not None  # of which others may have some, and no composite knows
     empty = not logits.numel() if plain else arguments.is_empty(logits)
     composed = not plain and (operators.by_composite() or type(logits).__name__ == "DTensor")
-    if on_cpu or empty or composed:
+    if (on_cpu or empty or composed) and not of_part:
         x, kept = logits, None
         if row_mask is not None:
             kept, x, index = _without_masked(logits, index, row_mask)
@@ -351,7 +352,15 @@ def _forward(
     given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
     if index is not None and part is not None:
         picked = at_tokens(x, index, before, softcap)
-        found, entropies, saved, picked = run_tokens(*given, part, picked)
+        if plain:
+            found, entropies, saved, picked = run_tokens(*given, part, picked)
+        else:
+            given, ranks = given[:-1], part.ranks
+            message = operators.published_tokens.overload(picked, ranks, *given)
+            lines, _ = part.exchange(message, part.group)
+            found, entropies, saved, picked = operators.written_tokens.overload(
+                picked, lines, *given
+            )
     else:
         found, entropies, saved = run(*given)
         picked = at_tokens(x, index, before, softcap) if several and index is not None else None
@@ -381,6 +390,8 @@ class _Tokens(Function):
         nothing = (None,) * 10
         x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
+        if part is not None and not x.shape[-1]:  # other ranks have all columns
+            return torch.empty_like(x), None, *nothing
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -434,6 +445,8 @@ def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) ->
     """Return the modified logits of tokens, in the accumulator dtype; 0 where a column is −1: of a
     masked row, or as another rank has it."""
     columns = index.long().unsqueeze(-1) if index.dim() < x.dim() else index.long()
+    if not x.shape[-1]:
+        return x.new_zeros(index.shape, dtype=arguments.accumulator(x.dtype))
     found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
     found = composite.modified_elements(found, Modifiers(before, softcap))
     return found.view(index.shape)

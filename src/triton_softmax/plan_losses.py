@@ -8,70 +8,19 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
-from . import arguments, composite, layout
+from . import arguments, layout
 from .arguments import LossOptions, Modifiers, Part, check_device
 from .config import splitting
 from .kernels import row_scalars as scalars
 from .kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
 from .operations.cross_entropy import PLAIN, SMOOTHED
-from .operations.operation import Operation
-from .plan import AnyPlan, ByPyTorch, Plan, RankPlan, device_of, empty_of, key_of, plan_of
-from .plan_masked import run_modified
+from .plan import AnyPlan, ByPyTorch, Plan, RankPlan, device_of, empty_of, key_of, line_of, plan_of
+from .plan_masked import plan_of_part, run_modified
 
 ELEMENTS = 4096
-"""Elements per program of `gradient_of_tokens` and `finish`, 16 per thread. With half
-or twice as many, the gradient took 8 % and 12 % longer."""
-
-
-def finish(
-    op: Operation,
-    inputs: tuple[Tensor, ...],
-    numbers: tuple[Tensor, ...],
-    dtype: torch.dtype,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Compute an operation's elements from known row summaries: its epilogue alone. The inputs are
-    matrices; `numbers` are the maximum m of each row, if the operation has one, and its totals;
-    `out` is contiguous, and possibly an input."""
-    x = inputs[0]
-    if not x.numel():
-        return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
-    if x.device.type == "cpu" and not arguments.INTERPRETED:
-        columns = [each.unsqueeze(1) for each in numbers]
-        result = composite.FINISH_OF[op](*map(composite.upcast, inputs), *columns).to(dtype)
-        return result if out is None else out.copy_(result)
-    tensors = []
-    for each in inputs:
-        tensors.append(each if each.stride(1) == 1 else each.contiguous())
-    for each in numbers:
-        tensors.append(each.contiguous())
-    key = (finish, op, dtype, out is None or out.data_ptr() & 15)
-    for t in tensors:  # `key_of`, inlined to save a Python call
-        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
-    plan = plans.get(key)
-    if plan is None:
-        check_device(x.device)
-        plan = plans.keep(key, _plan_finish(op, tensors, dtype))
-    return plan(*tensors, out=out)
-
-
-def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Plan:
-    x = tensors[0]
-    n_rows, n_cols = x.shape
-    block_cols = min(ELEMENTS, triton.next_power_of_2(n_cols))
-    block_rows = min(ELEMENTS // block_cols, triton.next_power_of_2(n_rows))
-    n_chunks = triton.cdiv(n_cols, block_cols)
-    strides = tuple([each.stride(0) for each in tensors[: op.inputs]])
-    wide = n_chunks * block_cols >= 2**31
-    launch = Launch(
-        scalars.finish_rows_kernel,
-        triton.cdiv(n_rows, block_rows) * n_chunks,
-        (strides, n_rows, n_cols, n_chunks),
-        {"OP": op, "BLOCK_ROWS": block_rows, "BLOCK_COLS": block_cols, "WIDE": wide},
-        {"num_warps": 8},
-    )
-    return Plan((launch,), x, [(x.shape, dtype)])
+"""Elements per program of `gradient_of_tokens`, 16 per thread. With half or twice as many, it took
+8 % and 12 % longer."""
 
 
 CHUNK = 8192
@@ -239,8 +188,11 @@ class LossPlan:
                 invariant=options.invariant, part=options.part, out=out,
             )  # fmt: skip
         inputs = (x, *numbers)
-        more = options.invariant, options.part
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, *more)
+        main: Any = (
+            plan_of(op, inputs, options.dim, self.dtype, None, options.invariant)
+            if options.part is None
+            else plan_of_part(op, inputs, self.dtype, options.part, options.invariant)
+        )
         results = main(*inputs, out=out)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):
@@ -298,14 +250,33 @@ def run_tokens(
     the rows, `picked` is what each knows of modified logits; their sum is returned last.
     """
     given = token, mask, scale
-    key = key_of((run_tokens, before, softcap, entropy, invariant, part), (x, *given))
+    n_known = 0 if picked is None else picked.numel()
+    plan, tensors = plan_of_tokens(x, given, before, softcap, entropy, invariant, part, n_known)
+    return plan(*tensors, number=factor, **({} if picked is None else {"known": picked}))
+
+
+def plan_of_tokens(
+    x: Tensor,
+    given: tuple[Tensor | None, Tensor | None, Tensor | None],
+    before: float,
+    softcap: float | None,
+    entropy: bool,
+    invariant: bool,
+    part: Part | None = None,
+    n_known: int = 0,
+) -> tuple[Any, tuple[Tensor, ...]]:
+    """The plan of `run_tokens`, cached, and the tensors that it takes; `given` are token, mask and
+    scale."""
+    key = key_of((run_tokens, before, softcap, entropy, invariant, part, n_known), (x, *given))
     tensors = (x,)
     for each in given:
         tensors += () if each is None else (each,)
+    token, mask, scale = given
     rows_given = token is not None, mask is not None, scale is not None
     has = Given(*rows_given, entropy, before, softcap or 0.0)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, tensors, invariant, part))
-    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
+    plan = plans.get(key)
+    plan = plan or plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
+    return plan, tensors
 
 
 def gradient_of_tokens(
@@ -352,33 +323,38 @@ def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
 
 
 def _plan_tokens(
-    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None
+    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None, n_known: int = 0
 ) -> AnyPlan:
     x = inputs[0]
     shape, total = x.shape[:-1], arguments.row_length(x, -1, part)
-    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
+    n_cols, ranks = x.shape[-1], 1 if part is None else part.ranks
     seen = _as_two(inputs)
     if seen is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(has, copies, invariant, part), layout.on_vectors)
+        plan = _plan_tokens(has, copies, invariant, part, n_known)
+        return ByPyTorch("copy", plan, layout.on_vectors)
     steps, n_inner, vector, edges = seen
     if invariant and edges:  # rows start at different places of a vector
         vector, edges = 1, False
     n_rows = shape.numel()
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    if part is not None:  # of which other ranks need not know how long it is
+        n_chunks = 1
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
     if invariant and splitting.parts_of(total) > 1:
         n_chunks = splitting.parts_of(total) // ranks
-    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
-    n_chunks = triton.cdiv(n_cols, chunk_cols)
-    whole = triton.next_power_of_2(total)
+    chunk_cols = triton.cdiv(triton.cdiv(max(1, n_cols), n_chunks), vector) * vector
+    n_chunks = triton.cdiv(max(1, n_cols), chunk_cols)
+    whole = triton.next_power_of_2(total if invariant else max(1, n_cols))
     lanes = max(32, min(LANES, whole // (2 * OF_LANE)))
     of_lane = max(vector, min(OF_LANE, whole // lanes))
     parts = triton.next_power_of_2(n_chunks * ranks)
     how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
-    halves = [how._replace(write=False), how._replace(publish=False)]
+    halves = [how._replace(write=False), how._replace(publish=False, ranks=ranks)]
+    wide, n_words = arguments.accumulator(x.dtype), 3 * n_rows * n_chunks
+    line = line_of(n_words, wide, n_known, wide)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
     if invariant:
         options["enable_fp_fusion"] = False
@@ -386,17 +362,15 @@ def _plan_tokens(
         Launch(
             token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            (steps, n_inner, n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
+            (steps, n_inner, n_cols, (n_chunks, line) if each.ranks > 1 else n_chunks, chunk_cols),
             {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if parts > 1 else [how])
+        for each in (halves if parts > 1 or part is not None else [how])
     ]
-    wide = arguments.accumulator(x.dtype)
     results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
     if part is not None:
-        words = n_rows, n_chunks, 3
-        return RankPlan(tuple(launches), x, results, part, words, torch.float32)
+        return RankPlan(tuple(launches), x, results, part, n_words, wide, n_known)
     words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
 

@@ -12,13 +12,25 @@ from torch import Tensor
 
 from . import arguments, layout
 from .arguments import Modifiers, Part
-from .config import Masked
+from .config import Masked, in_one_loop
 from .config.calls import vector_of_lines
 from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps, masked_rows_kernel
 from .launch import Launch, Workspace, plans
 from .operations.operation import Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from .plan import Plan, RankPlan, choose, in_every_batch, key_of
+from .plan import (
+    AnyPlan,
+    Plan,
+    RankPlan,
+    choose,
+    device_of,
+    in_chunks,
+    in_every_batch,
+    key_of,
+    line_of,
+    plan_of,
+    traits_of,
+)
 
 CACHED = 1 << 23
 """Bytes of mask and bias that stay in the L2 cache while the rows stream through it."""
@@ -87,6 +99,18 @@ def run_modified(
     return outs
 
 
+def plan_of_part(
+    op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Part, invariant: bool
+) -> AnyPlan:
+    """The plan of an operation on matrices, of whose rows ranks have parts; cached."""
+    if invariant or in_chunks(inputs[0], part):
+        return plan_of(op, inputs, 1, dtype, None, invariant, part)
+    plan = plans.get(key := key_of((plan_of_part, op, dtype, part), inputs))
+    return plan or plans.keep(
+        key, _plan_modified(op, Maps(), inputs, 1, dtype, None, False, part, None)
+    )
+
+
 def _plan_modified(
     op: Operation,
     maps: Maps,
@@ -133,31 +157,39 @@ def _plan_modified(
         for view, elements in zip(views, along, strict=True)
     ]
     masked = _in_numbers(views, along, steps, groups, n_inputs, n_cols, total)
-    choice, ranks = choose(masked, op, x), total // n_cols
-    choice = choice._replace(n_chunks=choice.n_chunks // ranks)
+    if part is None:
+        choice = choose(masked, op, x)
+    elif invariant:
+        choice = choose(masked, op, x)
+        how = choice.how._replace(ranks=part.ranks)  # pyright: ignore[reportCallIssue]
+        choice = choice._replace(how=how, n_chunks=choice.n_chunks // part.ranks)
+    else:
+        of_part = masked._replace(n_cols=n_cols)
+        choice = in_one_loop(of_part, traits_of(op), device_of(x), part.ranks)
     if maps.of_scale:  # a part of each chunk
         at = op.results + maps.of_mapped
         steps[n_inputs + at] = n_rows
         outs[at] = (choice.n_chunks, *outs[at][0]), wide
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
     size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
-    chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
     sizes = tuple([group[0] for group in groups])
-    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     blocks, of_chunk = triton.cdiv(n_rows, block_rows), (1 + op.sums) * block_rows
     programs, constants = blocks * choice.n_chunks, {"OP": op, "MAPS": maps}
+    n_words, known = of_chunk * programs, n_rows * (op.numbers > 1 and part is not None)
+    line = choice.n_chunks if part is None else line_of(n_words, wide, known, wide)
+    chunks = choice.n_chunks, choice.chunk_cols, line
+    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     launches = tuple([
         Launch(masked_rows_kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ])  # fmt: skip
     if part is not None:
-        at = op.inputs + 1 if op.numbers > 1 else None
-        words = blocks, choice.n_chunks, of_chunk
-        return RankPlan(launches, x, outs, part, words, torch.float32, at)
-    n_words = of_chunk * programs if choice.two_launches else 0
+        at = op.inputs + 1 if known else None
+        return RankPlan(launches, x, outs, part, n_words, wide, known, at, number=1.0)
+    n_words = n_words if choice.two_launches else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
 
 

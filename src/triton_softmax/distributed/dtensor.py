@@ -16,7 +16,6 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
 from ..layout import strides_of
-from . import sharded_losses
 
 
 class _Part(Function):
@@ -194,7 +193,7 @@ def cross_entropy(
     sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
     over_rows = tuple([mesh.get_group(i) for i in sharded])
     where = tuple(lies.vocabulary.values()) or (None, None)
-    result, lse = sharded_losses.cross_entropy(
+    result, lse = sharded.cross_entropy(
         function, part_of(x), target, weight, lies.group, *where, options, in_place, over_rows
     )
     if options.reduction == "none":

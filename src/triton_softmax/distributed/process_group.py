@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..arguments import Part, check_group
+from ..arguments import check_group
 from ..launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -59,11 +59,6 @@ class Shard(NamedTuple):
     parts: tuple[tuple[int, int], ...] = ()
     call: int = 0  # the kind of call, as a number
 
-    @property
-    def part(self) -> Part:
-        """What is here of the rows, for a plan."""
-        return Part(self.start, self.total, agreements[self.group].words)
-
 
 class Agreement:
     """What this rank keeps of a group: where its lines travel, and what follows from them.
@@ -90,12 +85,6 @@ class Agreement:
         ranks call different things, or a rank has failed; see `disagree`."""
         mine = torch.tensor(words, dtype=torch.int64, device=self.device)
         return tuple(map(tuple, gathered(self.lines, mine, self.size).tolist()))
-
-    def words(self, mine: Tensor) -> Tensor:
-        """Send a message to all ranks and return the words of all, a line for each."""
-        lines = mine.new_empty(self.size, len(mine))
-        _all_gather(lines.view(-1), mine, group=self.messages)
-        return lines
 
     def disagree(self, lines: Any, sentence: str) -> bool:
         """Return whether ranks call different things, or one has failed.
