@@ -5,14 +5,14 @@ row is cut into chunks; `choose` picks one choice, by the tables of `measured`. 
 functions.
 """
 
-from .calls import Device, Masked, Traits, columns_of, rows_of
+from .calls import Device, Modified, Traits, columns_of, rows_of
 from .choose import chosen, in_one_loop, on_ranks
 from .constants import Choice
 
 __all__ = [
     "Choice",
     "Device",
-    "Masked",
+    "Modified",
     "Traits",
     "chosen",
     "columns_of",

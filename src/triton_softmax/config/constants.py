@@ -81,8 +81,8 @@ class TwoPass(NamedTuple):
     tiles: int = 1  # tiles of a step, all on their way at once
 
 
-class MaskedRows(NamedTuple):
-    """Constants of `masked_rows`: whole rows in one program's registers, or rows read twice."""
+class ModifiedRows(NamedTuple):
+    """Constants of `modified_rows`: whole rows in one program's registers, or rows read twice."""
 
     block_rows: int
     block_cols: int
@@ -96,7 +96,7 @@ class MaskedRows(NamedTuple):
     ranks: int = 1
 
 
-Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | MaskedRows"
+Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | ModifiedRows"
 
 TILE_KERNELS = "packed_rows", "aligned_rows"  # indexed by `edges`
 

@@ -1,8 +1,8 @@
 """Softmax and its losses on rows that lie on several GPUs, each with a part of every row.
 
-A rank is a chunk: it summarises its part of a row as a program summarises a chunk, one message takes
-the words of all ranks to all, and each writes its own part of the result, with the kernels and the
-plans of one GPU. The modules, in the order in which a call passes them:
+A rank is a chunk: it summarises its part of a row as a program summarises a chunk, one message
+takes the words of all ranks to all, and each writes its own part of the result, by the plans and
+kernels of one GPU. The modules, in the order in which a call passes them:
 
 - `dtensor`: `DTensor`s, taken apart into shards and put together again
 - `sharded`: the arguments of the public functions, and what is theirs of a loss

@@ -12,13 +12,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from .. import operators
+from .. import modes
 from .process_group import Shard, agree_backward, received, send
 
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     """Return the whole of a tensor of which this rank has a part along `dim`."""
-    (x,) = operators.in_memory(input=x)
+    (x,) = modes.in_memory(input=x)
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))

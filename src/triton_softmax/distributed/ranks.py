@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import arguments, layout, operators
+from .. import arguments, modes, operators
 from ..arguments import Modifiers, Part
 from ..config import splitting
 from ..operations.operation import Operation
-from ..plan_masked import plan_of_part
+from ..plan import layout
+from ..plan.modified import plan_of_part
 from . import symmetric_memory
 from .process_group import Shard, agree_backward, send
 
@@ -105,7 +106,7 @@ class _Normalized(Function):
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         vjp, dtype, where = ctx.arguments
-        (dy,) = operators.in_memory(incoming_gradient=dy)
+        (dy,) = modes.in_memory(incoming_gradient=dy)
         agree_backward(where[0])
         dx = over_ranks(vjp.operation, (y, rows_of(dy, 1)), dtype, *where)
         return dx, *(None,) * 5
@@ -133,7 +134,7 @@ def normalize(
 
         def arrives(dy: Tensor) -> Tensor:
             agree_backward(shard)
-            return operators.in_memory(incoming_gradient=dy)[0]
+            return modes.in_memory(incoming_gradient=dy)[0]
 
         if y.requires_grad:
             y.register_hook(arrives)
@@ -161,7 +162,7 @@ class _LogSumExp(Function):
     def backward(ctx, dlse):
         x, lines = ctx.saved_tensors
         shard, part = ctx.arguments
-        (dlse,) = operators.in_memory(incoming_gradient=dlse)
+        (dlse,) = modes.in_memory(incoming_gradient=dlse)
         op = operators.logsumexp_backward.operation
         if lines is None:
             agree_backward(shard)

@@ -1,7 +1,7 @@
 """The public functions on rows of which this rank has a part: their arguments, and what is theirs.
 
 Every rank has the same loss, log-sum-exps and log-probabilities, and calls backward for its own
-copy of them, as if there were one. Classes, offsets and smoothing are those of the whole vocabulary.
+copy of them, as if there were one. Classes, offsets and smoothing are those of all classes.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import arguments, composite, operators
+from .. import arguments, composite, modes, operators
 from ..arguments import (
     DTYPES,
     PLAIN,
@@ -26,9 +26,9 @@ from ..arguments import (
     check_modifiers_of_part,
 )
 from ..composite import RowScalars
-from ..launch import checked
-from ..layout import rows_along
-from ..plan_losses import MAX_TARGETS
+from ..plan.launch import checked
+from ..plan.layout import rows_along
+from ..plan.losses import MAX_TARGETS
 from . import ranks, symmetric_memory
 from .gather import part_of_result, whole
 from .process_group import UNSAID, Shard, agree, received, send, tell
@@ -62,7 +62,7 @@ def normalize(
     try:
         if type(x) not in PLAIN or implementation is not None or modifiers is not None:
             check_cut(x, group, implementation, modifiers, out)
-        (x,) = operators.in_memory(input=x)
+        (x,) = modes.in_memory(input=x)
         if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
             dtype = composite.accumulator(x.dtype)
         if dtype is not None:
@@ -79,7 +79,7 @@ def normalize(
             given = check_modifiers_of_part(x, dim, modifiers)
             options, numbers = _options_of(given, options)
             tensors = {k: t for k, t in given._asdict().items() if isinstance(t, Tensor)}
-            given = given._replace(**dict(zip(tensors, operators.in_memory(**tensors))))
+            given = given._replace(**dict(zip(tensors, modes.in_memory(**tensors))))
     except Exception as error:
         tell(group, error)
         raise
@@ -125,7 +125,7 @@ def logsumexp(
     try:
         if type(x) not in PLAIN:
             check_cut(x, group)
-        (x,) = operators.in_memory(input=x)
+        (x,) = modes.in_memory(input=x)
         check_dtype(x.dtype, "the input")
         dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
         x = x if shape else x.reshape(1)
@@ -245,7 +245,7 @@ def cross_entropy(
             arguments.check_cut(x, group)
         if not (weight is None or type(weight) in PLAIN):
             arguments.check_dense(weight, "weight")
-        x, target, weight = operators.in_memory(input=x, target=target, weight=weight)
+        x, target, weight = modes.in_memory(input=x, target=target, weight=weight)
         dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
         given = target.is_floating_point() and target.shape == x.shape
         differentiated = torch.is_grad_enabled() and (
@@ -303,7 +303,7 @@ def cross_entropy(
         x = composite.modified_logits(x, target, options._replace(dim=dim))
         options = options._replace(scale=1.0, softcap=None)
     rows = rows_of(x, dim)
-    in_place = in_place and operators.may_be_overwritten(x, rows)
+    in_place = in_place and modes.may_be_overwritten(x, rows)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     scalars = None
     if traced or by_operators or shard.over_rows or len(flat) > MAX_TARGETS:
@@ -353,9 +353,9 @@ def token_logprobs(
         if group is None:
             function = partial(functions[0], scale=scaling[0], softcap=scaling[1])
             return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
-        x, index = operators.in_memory(input=x, index=index)
+        x, index = modes.in_memory(input=x, index=index)
         if by_rows:
-            (temperature,) = operators.in_memory(temperature=temperature)
+            (temperature,) = modes.in_memory(temperature=temperature)
         numbers = scaling if by_rows else (*scaling, float(temperature))
         dim = arguments.check_dim(-1, x.dim())
         more = (tuple(index.shape), index.dtype, entropy, "by rows" if by_rows else "for all")
