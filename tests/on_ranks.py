@@ -137,7 +137,8 @@ def normalized(
     turned=False,
 ) -> None:  # fmt: skip
     """Softmax or log-softmax of shards, and its gradient, is that of the whole: in one message
-    each way, or none if words are pushed."""
+    each way, or none if words are pushed. Kernels send m and a sum for each row, or for each chunk
+    of a long one; operators all elements."""
     x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
     x = x.flip(dim) if turned else x
     expected, dy, gradient = of_the_whole(lambda x: getattr(torch, name)(x, dim), x, dtype)
@@ -153,10 +154,13 @@ def normalized(
     near(mine.grad, part(gradient, group, dim, sizes), dtype)
     assert mine.grad.dtype == dtype
     rows = math.prod(x.movedim(dim, -1).shape[:-1])
-    word = 8 if dtype == torch.float64 else 4
-    one = not pushed and group.size() > 1 and rows > 0
-    assert sent == ([2 * word * rows] if one else [])
-    assert backward == ([word * rows] if one else [])
+    word, n = 8 if dtype == torch.float64 else 4, x.shape[dim]
+    widest = max(sizes or [bounds(group, n)[1] if group.rank() == 0 else -(-n // group.size())])
+    of_row = 2 * word if by_kernels else widest * dtype.itemsize
+    if by_kernels and widest >= plan.SHORTEST_PART and word == 4:
+        of_row *= -(-widest // 8192)
+    one = not pushed and group.size() > 1 and x.numel() > 0
+    assert sent == backward == ([of_row * rows] if one else [])
 
 
 def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=None) -> None:
@@ -219,7 +223,7 @@ def loss(
     if sizes is not None:
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
     with computed(by_kernels):
-        cross_entropy(mine, p, given, group=group, **arguments)
+        cross_entropy(leaf * 1, p, given, group=group, **arguments)
         with messages() as sent:
             found, lse = cross_entropy(mine, p, given, group=group, **arguments)
         with messages() as backward:
@@ -230,34 +234,36 @@ def loss(
     near(leaf.grad, part(gradient, group, dim, sizes), dtype)
     same_bits(group, found, lse)
     word, n_rows = 8 if dtype == torch.float64 else 4, expected_lse.numel()
-    assert len(sent) == (group.size() > 1) and backward == []
     unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
-    five = weight and unknown and more.get("label_smoothing")
-    assert all(each <= (20 if five else 16) * n_rows * word // 4 for each in sent)
-    if in_place and mine.numel() and softcap is None:
+    further = (weight and unknown) + (probabilities and not by_kernels)
+    assert len(sent) == (1 + further) * (group.size() > 1) and backward == []
+    # m, the target logit, and up to three sums
+    assert not by_kernels or all(each <= 5 * n_rows * word for each in sent[further:])
+    if in_place and mine.numel() and by_kernels:
         assert torch.equal(mine.detach(), leaf.grad)
 
 
 def sends_what_is_promised(group) -> None:
-    """A loss with class weights is a line and one message, at the first call and at later ones."""
+    """A loss with class weights is a line and one message, at the first call and at later ones; and
+    one of all weights if ranks have parts of them."""
     x, target = drawn((7, 13), torch.float32), torch.arange(7)
     weight, mesh = drawn((13,), torch.float32, seed=4).abs(), mesh_of((group.size(),))
     placed = distribute_tensor(x, mesh, [Shard(1)])
     mine = part(x, group)
     for epsilon in (0.0, 0.1):
         more = {"label_smoothing": epsilon}
-        forms = [(3, mine, weight), (3, placed, weight)]
-        forms += [(4, mine, part(weight, group))]
-        forms += [(3, placed, distribute_tensor(weight, mesh, [Replicate()]))]
-        forms += [(4, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
-        for words, logits, each in forms:
+        forms = [(False, mine, weight), (False, placed, weight)]
+        forms += [(True, mine, part(weight, group))]
+        forms += [(False, placed, distribute_tensor(weight, mesh, [Replicate()]))]
+        forms += [(True, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
+        for cut, logits, each in forms:
             where = {"group": group} if logits is mine else {}
             with messages() as first:
                 cross_entropy(logits, target, each, **where, **more)
             with CommDebugMode() as counted, messages() as later:
                 cross_entropy(logits, target, each, **where, **more)
-            assert later == [4 * 7 * (words + (epsilon > 0.0))], (words, epsilon, later)
-            assert first == later and counted.get_total_counts() == 2  # a line, and a message
+            assert later == [4 * 13] * cut + [4 * 7 * (5 if epsilon else 3)], (cut, epsilon, later)
+            assert first == later and counted.get_total_counts() == 2 + cut  # with the line
 
 
 def tokens(
@@ -291,8 +297,8 @@ def tokens(
         near(h, entropies.detach(), wide)
         same_bits(group, found, h)
     assert len(sent) == (group.size() > 1)
-    bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
-    assert all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
+    bytes_of_row = (3 + (k or 1)) * wide.itemsize
+    assert not by_kernels or all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
 
 
 def selective(group) -> None:
@@ -362,7 +368,7 @@ def in_a_mode(group) -> None:
 
 
 def launches_little(group) -> None:
-    """A loss with its gradient is six kernels, and little else on its way between them."""
+    """A loss with its gradient is four kernels, and little else on its way between them."""
     start, end = bounds(group, 8)
     mine = drawn((4, 8), torch.float32)[:, start:end].contiguous().requires_grad_()
     target = torch.tensor([0, 7, -100, 3])
@@ -381,10 +387,12 @@ def launches_little(group) -> None:
     with replaced((launch.Launch, "run", counted)), computed(True):
         call()
         names.clear()
+        call()
+        launched = [*names]
         with probe.Operators() as operators:
             call()
-    kernels = "tile pack_words losses reduce_losses losses_backward finish_rows".split()
-    assert names == [f"{each}_kernel" for each in kernels]
+    kernels = "targets modified_rows modified_rows scale_rows".split()
+    assert launched == [f"{each}_kernel" for each in kernels]
     assert sum("c10d" in name for name in operators.names) == 2  # a line, and a message
     assert len(operators.names) < 40  # a hundred once; half of them look at targets, on a CPU
 
@@ -769,6 +777,7 @@ def same_as_on_one(
     else:
         assert torch.equal(found, part(wanted, group, -1, sizes))
 
+
 PARTS = {
     "softmax": (softmax, {}),
     "log_softmax": (log_softmax, {}),
@@ -819,7 +828,6 @@ def in_parts(group, name: str, sizes: list[int], dtype=torch.float32, n_rows=3) 
     else:
         k = options.pop("k", None)
         index = target if k is None else target.unsqueeze(1).repeat(1, k)
-        both = options.get("return_entropy", False)
         of = lambda x: tokens_of(x, index, **options)  # noqa: E731
         more = {"index": index}
     whole = x.double().clone().requires_grad_()
@@ -913,20 +921,21 @@ def checked_by_differences(group, name: str) -> None:
 
 
 def in_blocks(group) -> None:
-    """More than 1,024 rows are several messages of at least as many, with the same result."""
-    x = drawn((2500, 6), torch.float32)
-    expected, dy, gradient = of_the_whole(lambda x: torch.softmax(x, 1), x, torch.float32)
-    mine = part(x, group).requires_grad_()
-    with replaced((process_group, "BLOCK_BYTES", 1)), computed(False):
-        softmax(mine, group=group)
-        with messages() as sent:
-            y = softmax(mine, group=group)
-            y.backward(part(dy, group))
-        loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
-    assert sent == [8 * 1250] * 2 + [4 * 1250] * 2
-    near(y, part(expected, group), torch.float32)
-    near(mine.grad, part(gradient, group), torch.float32)
-    near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
+    """Many rows are several messages, with the same result; each begins on a vector, whatever the
+    length of rows."""
+    for n, dtype in ((14, torch.float32), (4101, torch.bfloat16)):
+        x = drawn((21, n), dtype)
+        expected, dy, gradient = of_the_whole(lambda x: torch.softmax(x, 1), x, dtype)
+        mine = part(x, group).requires_grad_()
+        small = (process_group, "BLOCK_BYTES", 1), (process_group, "ROWS", 10)
+        with replaced(*small), computed(True):
+            softmax(mine, group=group)
+            with messages() as sent:
+                y = softmax(mine, group=group)
+                y.backward(part(dy, group))
+        assert sent == [8 * 8, 8 * 13] * 2
+        near(y, part(expected, group), dtype)
+        near(mine.grad, part(gradient, group), dtype)
 
 
 def compiled(group, name: str, placements: Any = None) -> None:
