@@ -199,9 +199,9 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
-@source.kept("mkdocs.yml", TESTS, WORKED, "docs/**/*.md", "src/**/*.py")
+@source.kept
 def load(root: Path) -> Registry:
-    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
+    """Read the equations below `root`."""
     equations: dict[str, Equation] = {}
     problems: list[str] = []
     titles: dict[str, str] = {}

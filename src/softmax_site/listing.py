@@ -166,7 +166,7 @@ class Listings:
 _INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
 
 
-@source.kept("mkdocs.yml", "docs/**/*.md")
+@source.kept
 def shown_on(root: Path) -> dict[str, list[str]]:
     """The pages that show parts of each file."""
     found: dict[str, list[str]] = {}

@@ -22,7 +22,7 @@ from softmax_bench.case import Case
 from softmax_bench.report import APART, NEAR, best_peer, by_case, compare
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
 from softmax_bench.tune import device_of, problem_of
-from softmax_site import kernel_map, rendered
+from softmax_site import kernel_map, rendered, source
 from softmax_site.benchmarks import attention, bookkeeping, profiled, quoted
 from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import REASONS, anchor, measurements, shape_words
@@ -137,7 +137,7 @@ def test_what_is_rendered_follows_the_files(tmp_path):
     assert "Old GPU" in rendered.markdown("origin-host_time", tmp_path)
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
     put(tmp_path, data(("host_time",), gpu="New GPU, rather"))
-    rendered.forget()
+    source.forget()
     assert "New GPU, rather" in rendered.markdown("origin-host_time", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
         rendered.markdown("nowhere", tmp_path)
