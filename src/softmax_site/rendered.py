@@ -74,7 +74,7 @@ def load(root: Path) -> Rendered:
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
-    if (root / take_home.TEMPLATE).is_file():
+    if (root / take_home.FILE).is_file():
         out.add(take_home.render(root, load_data(root)))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))
