@@ -259,6 +259,16 @@ def read(path: str, root: Path | str = ".") -> File:
     return _read(root, path)
 
 
+def named(asked: str, root: Path | str) -> tuple[File, Piece, re.Match]:
+    """What `[[code asked]]` shows: a file, its lines, and the parts of the name."""
+    match = DIRECTIVE.fullmatch(f"[[code {asked}]]")
+    if match is None:
+        raise SourceError(f"not understood: [[code {asked}]]")
+    file = read(match["path"], root)
+    first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
+    return file, file.piece(match["name"], first, last), match
+
+
 def changed(mine: File, section: str, other: File) -> set[int]:
     """The lines of a section that the section of the same name in another file does not have; what
     is named after its own file is there named after the other."""

@@ -171,9 +171,7 @@ def test_pieces_equal_the_source(site):
             line = (ROOT / path).read_text("utf8").splitlines()[number - 1]
             assert text.strip() == line.strip() or text.strip() == line.partition(";")[0].strip()
         for match in directives:
-            file = source.read(match["path"], ROOT)
-            first, last = (int(match[name] or 0) or None for name in ("first", "last"))
-            piece = file.piece(match["name"], first, last)
+            file, piece, _ = source.named(match[0][len("[[code ") : -2], ROOT)
             for number in range(piece.first, piece.last + 1):
                 line = file.lines[number - 1]
                 if number in file.in_docstrings:

@@ -84,7 +84,7 @@ NOTICED_BY_TESTS = {
     ),
     "an equation without a test": Mistake(
         replace("tests/formulas/bindings.py", r"\bvjp-chain-rule\b", "vjp-chain"),
-        r"vjp-chain-rule has no test in",
+        r"\['vjp-chain-rule'\] have no test in",
         "tests/site/test_site.py",
         "every_equation_has_a_test",
     ),
