@@ -744,6 +744,13 @@ def test_the_page_names_the_commit_of_the_sanitizer(monkeypatch):
         assert " SUMMARY: 0 " in log.splitlines()[-1], tool
 
 
+def test_a_count_of_gpu_cases_names_its_commit():
+    """The library has changed since then, so the number alone would say too much."""
+    pages = [path.read_text("utf8") for path in (ROOT / "docs").rglob("*.md")]
+    counting = [text for text in pages if "{{ gpu_tests[counts]" in text]
+    assert counting and all("{{ gpu_tests[commit] }}" in text for text in counting)
+
+
 def test_the_committed_report_keeps_to_its_schema():
     assert schema.load(ROOT / bookkeeping.TESTS, "gpu-tests")["counts"]
 
