@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import os
 import re
 import sys
@@ -54,6 +55,21 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> Completed
     (blocker / "sitecustomize.py").write_text(OFFLINE)
     command = ("-m", tool, "build", "--strict", "-f", root / "mkdocs.yml", "-d", target)
     return python(*command, cwd=root, NO_MKDOCS_2_WARNING="1", PYTHONPATH=str(blocker))
+
+
+def build_with_address(root: Path, address: str, nav: list) -> CompletedProcess:
+    """Build the pages of `root/docs` in the shell of the site, with an address and a repository,
+    into `root/site`."""
+    (root / "tests/site").mkdir(parents=True)
+    (root / "tests/site/test_corrections.py").touch()
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "hooks": [str(ROOT / "mkdocs_hooks.py")]}
+    settings |= {"watch": [], "plugins": ["search"], "extra": {"loads": []}, "extra_css": []}
+    settings |= {"theme": {"custom_dir": str(ROOT / "docs/_overrides")}, "nav": nav}
+    (root / "mkdocs.yml").write_text(json.dumps(settings))  # which is YAML
+    named = {"SITE_URL": address, "REPO_URL": "https://example.org/source"}
+    (command,) = re.findall(r"&& (.+mkdocs serve)$", (ROOT / "README.md").read_text("utf8"), re.M)
+    quiet = dict([command.split()[0].split("=")])  # as readers of the README are told to call it
+    return python(*"-m mkdocs build -q -d site".split(), cwd=root, **named, **quiet)
 
 
 def site_config():
