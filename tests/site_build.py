@@ -102,26 +102,6 @@ def html_of(page: Path | str) -> str:
     ).as_posix()
 
 
-def sections(path: Path) -> dict[str, str]:
-    """Every named section of a source file, without the lines that mark sections."""
-    found: dict[str, list[str]] = {}
-    open_names: list[str] = []
-    for line in path.read_text("utf8").splitlines():
-        marker = re.fullmatch(r"\s*# --8<-- \[(start|end):([\w-]+)\]\s*", line)
-        if marker is None:
-            for name in open_names:
-                found[name].append(line)
-        elif marker[1] == "start":
-            assert marker[2] not in found, f"{path.name}: section {marker[2]} is opened twice"
-            open_names.append(marker[2])
-            found[marker[2]] = []
-        else:
-            assert marker[2] in open_names, f"{path.name}: section {marker[2]} ends but is not open"
-            open_names.remove(marker[2])
-    assert not open_names, f"{path.name}: never closed: {open_names}"
-    return {name: "\n".join(lines) for name, lines in found.items()}
-
-
 class _Tree(HTMLParser):
     """The elements of a page, below one that is not in it."""
 

@@ -71,8 +71,6 @@ class File:
 
     path: str
     lines: tuple[str, ...]
-    tokens: tuple[tuple[tuple[str, str], ...], ...]
-    """What each line is made of: classes of colour, empty for none, and texts."""
     heads: tuple[Piece, ...]
     """Of the functions that have a docstring."""
     definitions: dict[str, Piece]
@@ -82,9 +80,9 @@ class File:
     def name(self) -> str:
         """What a reader calls it.
 
-        >>> File("src/triton_softmax/kernels/strided.py", (), (), (), {}).name
+        >>> File("src/triton_softmax/kernels/strided.py", (), (), {}).name
         'kernels/strided.py'
-        >>> File("src/softmax_tutorial/matrices.py", (), (), (), {}).name
+        >>> File("src/softmax_tutorial/matrices.py", (), (), {}).name
         'softmax_tutorial/matrices.py'
         """
         return self.path.removeprefix(f"{LIBRARY}/").removeprefix("src/")
@@ -92,6 +90,20 @@ class File:
     def marker(self, number: int) -> re.Match | None:
         """The match of a line that marks where a section starts or ends."""
         return _MARKER.fullmatch(self.lines[number - 1])
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """What each line is made of: classes of colour, empty for none, and texts."""
+        return tokens("\n".join(self.lines))
+
+    @cached_property
+    def edges(self) -> dict[str, dict[str, int]]:
+        """The lines that mark sections, by name: where each starts, and where it ends."""
+        found: dict[str, dict[str, int]] = {}
+        for number in range(1, len(self.lines) + 1):
+            if match := self.marker(number):
+                found.setdefault(match["name"], {})[match["edge"]] = number
+        return found
 
     @cached_property
     def in_heads(self) -> set[int]:
@@ -118,10 +130,7 @@ class File:
 
     def section(self, name: str) -> Piece:
         """A named section, without the blank lines at its ends."""
-        edges: dict[str, dict[str, int]] = {}
-        for number in range(1, len(self.lines) + 1):
-            if match := self.marker(number):
-                edges.setdefault(match["name"], {})[match["edge"]] = number
+        edges = self.edges
         begin, _, end = name.partition("..")
         if name not in edges and {begin, end or begin} <= self.definitions.keys():
             return Piece(self.definitions[begin].first, self.definitions[end or begin].last)
@@ -251,7 +260,7 @@ def _read(root: Path, path: str) -> File:
             last = doc.end_lineno or first
             heads.append(Piece(first, last, _summary(node), doc.lineno - 1))
     defined = {name: Piece(first, last) for name, first, last in definitions(tree)}
-    return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)), defined)
+    return File(path, tuple(text.splitlines()), tuple(sorted(heads)), defined)
 
 
 def read(path: str, root: Path | str = ".") -> File:

@@ -64,7 +64,7 @@ def test_what_changed_since_another_rung():
     ],
 )
 def test_comments_that_name_equations(comment, reason, labels):
-    assert source.File("", (comment,), (), (), {}).equations(1) == (reason, labels)
+    assert source.File("", (comment,), (), {}).equations(1) == (reason, labels)
 
 
 def test_a_comment_above_nothing_stops_the_build(tmp_path):

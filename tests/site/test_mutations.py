@@ -72,7 +72,7 @@ NOTICED_BY_TESTS = {
         replace(
             "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-naive-numpy\]\n", ""
         ),
-        r"never closed: \['softmax-naive-numpy'\]",
+        r"reference\.py has no section 'softmax-naive-numpy'",
         "tests/site/test_fences.py",
         "well_formed",
     ),
