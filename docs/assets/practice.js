@@ -110,8 +110,8 @@ function onLadder({ us, predicted, rungs }, name, source) {
   const command = element("code", {}, `python -m exercises ${name} --time --file ${file}`);
   const all = us ? [...rungs, ["yours", us]].sort((one, other) => one[1] - other[1]) : [];
   const rows = all.map(([label, time]) => element("li", label === "yours" ? { class: "yours" } : {},
-    element("span", {}, label), element("span", { class: "bar", style: `--share: ${rungs[0][1] / time}` }), element("span", {}, `${Math.round(time)} µs`)));
-  return [element("p", {}, predicted), element("ol", {}, ...rows),
+    element("span", {}, label), element("span", { class: "bar", style: `--share: ${rungs[0][1] / time}` }), element("span", {}, `${label === "yours" ? "≈ " : ""}${Math.round(time).toLocaleString("en")} µs`)));
+  return [element("p", {}, predicted, us && " The longer a bar, the faster:"), element("ol", {}, ...rows),
     element("p", {}, "To time it on your GPU, ", download, " and run ", command, " in a clone.")];
 }
 

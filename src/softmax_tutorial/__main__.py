@@ -51,13 +51,13 @@ def check(name: str, call: Callable[[], torch.Tensor], x: torch.Tensor) -> None:
     Raises:
         AssertionError: they differ by more than rounding.
     """
-    result = call()
+    result, label = call(), LADDER.get(name, name)
     for begin in range(0, len(x), AT_ONCE):
         rows = slice(begin, begin + AT_ONCE)
         expected = x[rows] if name == "copy" else torch.softmax(x[rows].double(), -1)
         torch.testing.assert_close(
             result[rows].double(), expected.double(), atol=1e-7, rtol=1e-4,
-            msg=lambda text: f"{LADDER.get(name, name)} gives a wrong answer, and is not timed.\n{text}",
+            msg=lambda text: f"{label} gives a wrong answer, and is not timed.\n{text}",
         )  # fmt: skip
 
 

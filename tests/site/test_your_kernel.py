@@ -12,8 +12,9 @@ from softmax_bench import traffic
 from softmax_playground import kernel_source, small_triton
 from softmax_playground.checker import course, in_page, judge, timed, with_small_triton
 from softmax_playground.small_triton import library, session
+from softmax_site import on_your_gpu
 from softmax_tutorial import __main__ as tutorial
-from softmax_tutorial import ladder_table
+from softmax_tutorial import ladder_table, two_loops
 
 COURSE = course.load(ROOT)
 BASIS = ladder_table.basis(ROOT)
@@ -23,8 +24,6 @@ TIMED = {
     "long_softmax": 4, "online_softmax": 3, "zero_start": 3, "empty_tile": 3, "two_loops": 3,
 }  # fmt: skip
 """Exercises whose kernel is on the ladder, and the numbers that it moves for each of the matrix."""
-TUNED = (2, 4, 8, 16)
-"""Warps among which the tuner of *two loops* chooses."""
 
 
 def said(name: str, source: str = "") -> dict:
@@ -39,22 +38,25 @@ def said(name: str, source: str = "") -> dict:
 # ---- How good the prediction is ----
 
 
-@pytest.mark.parametrize("name", ["three_loops", "two_loops", "single_block", "split_rows"])
+@pytest.mark.parametrize("name", [*ladder_table.LADDER][1:])
 def test_a_rung_is_predicted_from_its_traffic(name):
-    """Within 15 % of what was measured; and so is the library, which moves as little."""
-    moved = traffic.FORWARD[name]
-    again = max(0, moved.reads_mn - 1)
-    warps = {"three_loops": (8,), "two_loops": TUNED}.get(name, (16,))
-    found = min(timed.predicted(BASIS, moved.reads_mn + moved.writes_mn, again, w) for w in warps)
-    for label in (ladder_table.LADDER[name], *["the library"] * (name == "split_rows")):
-        assert abs(found / MEASURED[label] - 1) <= timed.WITHIN, (label, found, MEASURED[label])
+    """Every kernel within 15 % of what was measured; the lines of PyTorch are not, and the page
+    says so."""
+    _, us = on_your_gpu.predicted(BASIS)[name]
+    off = us / MEASURED[ladder_table.LADDER[name]] - 1
+    assert (abs(off) <= timed.WITHIN) == (name != "naive"), off
+    page = (ROOT / "docs" / on_your_gpu.PAGE).read_text("utf8")
+    assert f"All kernels are within {timed.WITHIN:.0%}".replace("%", " %") in page
+    assert "The *naive* lines are five kernels of PyTorch, and take longer" in page
+    assert len(traffic.NAIVE_LINES) == 5 and len(TIMED) == 10 and "Ten of the [exercises]" in page
 
 
-def test_the_lines_of_pytorch_are_not_predicted_that_well():
-    """Why the page restricts what it promises."""
-    moved = traffic.FORWARD["naive"]
-    found = timed.predicted(BASIS, moved.reads_mn + moved.writes_mn, 0, 16)
-    assert found < (1 - timed.WITHIN) * MEASURED["naive"]
+def test_a_number_read_again_is_cheaper_where_the_cache_has_it():
+    """Programs of 16 warps are half as many at once as those of 8, and their rows fit."""
+    many, few = (timed.predicted(BASIS, 3, 1, warps) for warps in (8, 16))
+    assert many == pytest.approx(1.5 * MEASURED["copy"])
+    assert MEASURED["copy"] < few < many
+    assert timed.predicted(BASIS | {"l2_bytes": 2**20}, 3, 1, 16) == many
 
 
 RUNGS = {
@@ -91,7 +93,9 @@ def test_an_exercise_says_how_long_its_kernel_takes(name):
     assert found["solved"]
     copies = TIMED[name] / 2
     assert found["us"] == pytest.approx(copies * MEASURED["copy"], rel=1e-3)
-    assert f"moves {TIMED[name]} numbers" in found["predicted"] and BASIS["gpu"] in found["predicted"]
+    assert (
+        f"moves {TIMED[name]} numbers" in found["predicted"] and BASIS["gpu"] in found["predicted"]
+    )
     level, *_ = found["predicted"].split("level with ")[1].split(".")
     rung = {2: "single block", 3: "two loops", 4: "three loops"}[TIMED[name]]
     assert rung in level.split(";")[0]
@@ -103,7 +107,7 @@ def test_others_are_on_no_ladder():
 
 
 AGAIN = "x = tl.load(x_ptr + row * n_cols + cols, mask=mask, other=-float('inf'))"
-NARROW = '''
+NARROW = """
 import triton
 import triton.language as tl
 
@@ -119,7 +123,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
         d += tl.exp(tl.load(x_ptr + row * n_cols + j) - m)
     for j in range(n_cols):
         tl.store(y_ptr + row * n_cols + j, tl.exp(tl.load(x_ptr + row * n_cols + j) - m) / d)
-'''
+"""
 
 
 def test_what_traffic_does_not_decide_is_not_predicted():
@@ -170,6 +174,12 @@ def test_without_a_gpu_the_command_predicts_and_says_what_to_do(tmp_path):
     assert ran.returncode == 1
     assert ran.stdout.startswith("✓ single_block: Right") and "level with" in ran.stdout
     assert "There is no GPU here" in ran.stderr
+
+
+def test_the_tuner_of_two_loops_chooses_among_these_warps():
+    assert {each.num_warps for each in two_loops.tuning_space()} == {
+        *on_your_gpu.WARPS["two_loops"]
+    }
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def said(basis, launch, lab):
         return None, f"No time is predicted: {why}."
     us = predicted(basis, moved, again, launch.warps)
     return us, (
-        f"It moves {moved:.3g} numbers for each one of the matrix, so {basis['matrix']} should take"
-        f" {us:.0f} µs on an {basis['gpu']}, give or take {100 * WITHIN:.0f} %:"
+        f"It moves {moved:.3g} numbers for each one of the matrix. So {basis['matrix']} should take"
+        f" it {us:.0f} µs on an {basis['gpu']}, give or take {100 * WITHIN:.0f} %:"
         f" {place(us, basis['rungs'], WITHIN)}."
     )
