@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from softmax_bench import traffic
-from softmax_playground.checker import timed
+from softmax_playground.checker import course, timed
 from softmax_site.benchmarks.page import Fragment, block, measured_by
 from softmax_site.benchmarks.tables import table
 from softmax_tutorial.ladder_table import LADDER, basis, committed, figures, report
@@ -74,6 +74,7 @@ def predictions(root: Path) -> Fragment:
 
 def notebook(repository: str | None) -> str:
     """The notebook, which clones the repository, or without an address runs in a clone of it."""
+    kernel = course.read(Path(__file__).parents[2] / course.FOLDER / "single_block.py")
     get = "# In a clone of the repository, whose folder the notebook is run in."
     if repository:
         get = f"!git clone --quiet --depth 1 {repository} softmax\n%cd softmax"
@@ -81,6 +82,12 @@ def notebook(repository: str | None) -> str:
         ("markdown", "# Softmax, rung by rung, on this GPU\n\nChoose a runtime with a GPU first."),
         ("code", f"{get}\n!pip install --quiet -e ."),
         ("code", "!PYTHONPATH=src python -m softmax_tutorial"),
+        (
+            "markdown",
+            "A kernel of your own: change this one, or paste yours.",
+        ),
+        ("code", f"%%writefile {kernel.name}.py\n{kernel.solution}"),
+        ("code", f"!python -m exercises {kernel.name} --time --file {kernel.name}.py"),
     ]
     made = []
     for number, (kind, text) in enumerate(cells):
