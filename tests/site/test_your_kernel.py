@@ -16,7 +16,7 @@ from softmax_playground.checker import course, in_page, judge, timed, with_small
 from softmax_playground.small_triton import library, session
 from softmax_site import on_your_gpu
 from softmax_tutorial import __main__ as tutorial
-from softmax_tutorial import ladder_table, two_loops
+from softmax_tutorial import ladder_table, single_block, three_loops, two_loops
 
 COURSE = course.load(ROOT)
 BASIS = ladder_table.basis(ROOT)
@@ -201,7 +201,15 @@ def test_without_a_gpu_the_command_predicts_and_says_what_to_do(tmp_path):
     assert "There is no GPU here" in ran.stderr
 
 
-def test_the_tuner_of_two_loops_chooses_among_these_warps():
+def test_warps_are_those_of_the_rungs(monkeypatch):
+    """Of a kernel that holds a row, of one in four tiles, and those that the tuner may choose."""
+    _, cols = ladder_table.SHAPE
+    assert timed.MatrixLaunch(None, True).warps == single_block.num_warps_for_block(cols)
+    loops, asked = timed.MatrixLaunch(None, False), {}
+    kernel = {(1,): lambda *_, **constants: asked.update(constants)}
+    monkeypatch.setattr(three_loops, "softmax_forward_three_loops_kernel", kernel)
+    three_loops.softmax_forward(torch.zeros(1, cols))
+    assert (loops.warps, cols // loops.tiles) == (asked["num_warps"], asked["BLOCK_COLS"])
     assert {each.num_warps for each in two_loops.tuning_space()} == {
         *on_your_gpu.WARPS["two_loops"]
     }
