@@ -113,7 +113,7 @@ def one_row(root: Path) -> dict:
     Raises:
         NotMeasured: the data have no such rows.
     """
-    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"], "copies": {}}
+    out: dict[str, Any] = {"copies": {}}
     for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
         if copy["shape"] == ROWS and timed(copy):
@@ -124,7 +124,8 @@ def one_row(root: Path) -> dict:
     if not all({*RUNGS, "torch"} - {"strided"} <= {*out.get(way, ())} for way in BOTH):
         raise NotMeasured(f"no times of {ROWS[0]:,} × {ROWS[1]:,}, float32")
     out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
-    return out | {"multiprocessors": MULTIPROCESSORS}
+    events = {"passes": moved(root), "split": traces(root)["-1 8"]}
+    return out | events | {"multiprocessors": MULTIPROCESSORS}
 
 
 FIGURES = {
