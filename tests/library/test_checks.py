@@ -16,7 +16,7 @@ from torch import Tensor
 import probe
 import triton_softmax as ours
 from kernel_cases import DEVICE, INTERPRETED, drawn, quiet
-from triton_softmax.launch import Launch
+from triton_softmax.plan.launch import Launch
 
 pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
 if torch.cuda.is_available() and not INTERPRETED:
@@ -58,15 +58,28 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "modifiers": (
         ours.log_softmax,
         {
-            "input": X, "dim": -1, "dtype": None, "scale": 0.5, "softcap": 3.0,
-            "where": X > -1.0, "bias": X[0, 0], "causal": False, "safe": False, "sink": 0.5,
+            "input": X,
+            "dim": -1,
+            "dtype": None,
+            "scale": 0.5,
+            "softcap": 3.0,
+            "where": X > -1.0,
+            "bias": X[0, 0],
+            "causal": False,
+            "safe": False,
+            "sink": 0.5,
         },  # fmt: skip
     ),
     "modifiers that are tensors": (
         ours.softmax,
         {
-            "input": X, "dim": -1, "scale": X[..., :1].abs(), "bias": X[:, :, :1], "causal": True,
-            "sink": X[0, :, 0, 0], "safe": True,
+            "input": X,
+            "dim": -1,
+            "scale": X[..., :1].abs(),
+            "bias": X[:, :, :1],
+            "causal": True,
+            "sink": X[0, :, 0, 0],
+            "safe": True,
         },  # fmt: skip
     ),
     "out": (ours.softmax, {"input": X, "dim": -1, "scale": None, "out": torch.empty_like(X)}),
@@ -82,8 +95,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "linear": (
         ours.linear_cross_entropy,
         {
-            "input": tensor(3, 4), "linear_weight": tensor(5, 4), "target": ROWS["target"],
-            "linear_bias": tensor(5), "weight": tensor(5).abs(), **OPTIONS, "chunk_size": 2,
+            "input": tensor(3, 4),
+            "linear_weight": tensor(5, 4),
+            "target": ROWS["target"],
+            "linear_bias": tensor(5),
+            "weight": tensor(5).abs(),
+            **OPTIONS,
+            "chunk_size": 2,
             "accum_dtype": None,
         },  # fmt: skip
     ),
@@ -95,8 +113,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "tokens, tensors": (
         ours.token_logprobs,
         {
-            "logits": tensor(3, 5), "index": torch.tensor([[0, 1], [4, 3], [1, 1]], device=DEVICE),
-            "temperature": tensor(3, 1).abs() + 0.5, "row_mask": None, "return_entropy": True,
+            "logits": tensor(3, 5),
+            "index": torch.tensor([[0, 1], [4, 3], [1, 1]], device=DEVICE),
+            "temperature": tensor(3, 1).abs() + 0.5,
+            "row_mask": None,
+            "return_entropy": True,
         },  # fmt: skip
     ),
     "entropy": (ours.entropy_from_logits, {"logits": tensor(3, 5)} | AS_THEY_COME),
@@ -123,7 +144,12 @@ def changes(value: Any) -> Iterator[tuple[str, Any]]:
             yield "requires a gradient", value.clone().requires_grad_()
     for other in (None, True, 0, 1, -1, 7, 1.0, 2.5, -0.5, float("nan"), float("inf")):
         yield repr(other), other
-    yield from (("text", "none"), ("list", [1]), ("dtype", torch.float64), ("int dtype", torch.int8))
+    yield from (
+        ("text", "none"),
+        ("list", [1]),
+        ("dtype", torch.float64),
+        ("int dtype", torch.int8),
+    )
     yield "number in a tensor", torch.tensor(0.5, device=DEVICE)
     yield "one more dtype", torch.tensor([0.5], dtype=torch.float64, device=DEVICE)
 
