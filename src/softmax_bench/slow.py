@@ -6,6 +6,7 @@ is a line of text in the columns of `measured.txt`, so that one that wins can be
 
 * `block registers warps terms depth pause` cuts rows into chunks;
 * `tall wide warps` cuts columns into chunks;
+* `cols warps` holds whole rows, in tiles of so many columns;
 * `tiles` stands for all ways to hold whole rows, or columns, that the model thinks fast.
 
 What bounds a call, on an H200 that copies at 4.2 TB/s, and so what is worth trying:
@@ -25,10 +26,22 @@ What bounds a call, on an H200 that copies at 4.2 TB/s, and so what is worth try
 * **Room.** Register files hold 33 MB. A row of 1,500,000 float32 elements takes 12 MB backward,
   that is 18 with what addresses and exponentials need: hardly two rows at a time, and while the
   programs of one wait, those of the other are all that loads. Small chunks in flight (depth 1) cost
-  as much room as large ones that wait.
+  as much room as large ones that wait. To drop a chunk and read it again from the L2 cache would
+  need no room, but 5 passes through that cache for 3 through memory: at the 5.5 to 6 TB/s that it
+  reads with, no more than 0.75 to 0.8 of a copy, which is what there is now. Shared memory, as
+  large as the registers, is idle; a Triton kernel can keep nothing in it by name.
 * **Waves.** The last chunks of all leave the device idle. 8 rows of a million columns in chunks of
   8,192 are 976 programs; 396 run at once, which takes three turns for 2.5 turns of work. `even`
   before a line stretches or shrinks chunks so that turns come out full.
+* **The same bits.** A batch-invariant sum adds integers, at some four instructions an element more,
+  and its chunks are cut by the length of a row alone. Where the plain call holds a row in one
+  program (16,384 columns), or a column in one tile, chunks pay for an exchange too. Only `block`
+  and `tall` change bits; registers, warps and depth are free.
+
+All kinds take about three minutes on an H200, half a minute of which 16 processors compile:
+
+    python -m softmax_bench tune --kinds '*' --out slow.json --processes 16 --seconds 300
+    python -m softmax_bench tune --report slow.json
 """
 
 from __future__ import annotations
@@ -56,6 +69,10 @@ KINDS = {
         _of(SOFTMAX, "8x20480 12x17920 1x120064 4x140032 2x96000"),
         _of(SOFTMAX, "8x19584 31x15808 1x113024 4x152064"),
         """tiles
+        2048 32
+        4096 16
+        4096 32
+        8192 32
         512 128 1 0 0 0
         1024 128 1 0 0 0
         1024 128 2 0 0 0
@@ -75,6 +92,10 @@ KINDS = {
         _of(VJP, "8x20480 24x16000 1x120064 4x140032"),
         _of(VJP, "8x19584 31x15808 1x113024 4x152064"),
         """tiles
+        2048 32
+        4096 16
+        4096 32
+        8192 32
         512 128 1 0 0 0
         512 128 2 0 0 0
         1024 168 1 0 0 0
@@ -88,6 +109,37 @@ KINDS = {
         8192 128 8 0 0 0
         8192 128 16 0 0 0""",
     ),
+    "few-float32": Kind(
+        _of(SOFTMAX32, "8x20480 1x120064 4x140032"),
+        _of(SOFTMAX32, "8x19584 1x113024"),
+        """4096 16
+        4096 32
+        512 128 1 0 0 0
+        1024 128 1 0 0 0
+        1024 128 2 0 0 0
+        1024 128 4 0 0 0
+        2048 128 2 0 0 0
+        2048 128 4 0 0 0
+        2048 128 8 0 0 0
+        4096 128 4 0 0 0
+        4096 128 8 0 0 0
+        4096 128 16 0 0 0""",
+    ),
+    "few-float32-backward": Kind(
+        _of(VJP32, "8x20480 1x120064 4x140032"),
+        _of(VJP32, "8x19584 1x113024"),
+        """4096 32
+        512 128 1 0 0 0
+        512 128 2 0 0 0
+        1024 128 2 0 0 0
+        1024 128 4 0 0 0
+        2048 168 2 0 0 0
+        2048 128 4 0 0 0
+        2048 128 8 0 0 0
+        4096 168 4 0 0 0
+        4096 128 8 0 0 0
+        4096 128 16 0 0 0""",
+    ),
     "long": Kind(
         _of(SOFTMAX, "480x140032 320x210048 180x380032"),
         _of(SOFTMAX, "523x128256 256x262144 168x400000"),
@@ -99,7 +151,10 @@ KINDS = {
         8192 64 4 0 0 0
         8192 64 4 0 0 300
         8192 64 8 0 1 0
+        8192 64 8 0 2 0
+        8192 56 4 0 0 0
         8192 72 4 0 0 0
+        8192 72 4 0 1 0
         8192 80 4 0 1 0
         8192 80 4 0 1 300
         8192 96 4 0 1 0
@@ -150,6 +205,20 @@ KINDS = {
         8192 96 4 0 1 500
         16384 80 8 0 0 0
         16384 96 8 0 1 0
+        16384 128 8 0 1 0""",
+    ),
+    "long-edges-backward": Kind(
+        _of(VJP, "448x150010 180x380002"),
+        _of(VJP, "440x151646 170x400002"),
+        """2048 96 2 0 0 0
+        4096 96 4 0 1 0
+        4096 128 4 0 1 0
+        4096 128 4 0 2 0
+        8192 96 8 0 0 0
+        8192 128 4 0 0 0
+        8192 168 4 0 1 0
+        8192 128 8 0 1 0
+        16384 128 8 0 0 0
         16384 128 8 0 1 0""",
     ),
     "millions": Kind(
@@ -289,6 +358,32 @@ KINDS = {
         8192 80 8 0 0 0
         8192 96 8 0 0 0
         8192 128 4 0 0 0""",
+    ),
+    "invariant-float32-backward": Kind(
+        _of(VJP32, "1x140032 64x140032 300x131072", suffix="/invariant"),
+        _of(VJP32, "1x128256 256x151936", suffix="/invariant"),
+        """1024 128 2 0 0 0
+        1024 168 1 0 0 0
+        2048 96 4 0 0 0
+        2048 128 2 0 0 0
+        2048 128 4 0 0 0
+        2048 168 2 0 0 0
+        4096 128 4 0 0 0
+        4096 168 4 0 0 0
+        4096 96 8 0 0 0""",
+    ),
+    "invariant-millions": Kind(
+        _of(SOFTMAX, "28x1100003 100x350080", suffix="/invariant"),
+        _of(SOFTMAX, "30x1000003 100x300000", suffix="/invariant"),
+        """2048 96 1 0 0 0
+        4096 80 4 0 1 0
+        4096 96 4 0 0 0
+        8192 96 4 0 1 0
+        8192 128 4 0 1 0
+        8192 136 4 0 1 500
+        8192 96 8 0 1 0
+        8192 80 8 0 0 0
+        8192 104 4 0 0 0""",
     ),
 }
 """In the order in which they are worked through."""

@@ -190,8 +190,14 @@ def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice 
 
 
 def split_rows(problem: Problem, *numbers: int) -> Choice | None:
-    """Rows cut as a line of the tables says; None if the chunks would not run at once."""
+    """Whole rows in tiles of so many columns, by so many warps; or rows cut as a line of the tables
+    says, and None if the chunks would not run at once."""
     rows, traits, device = problem
+    if len(numbers) == 2:
+        cols, warps = numbers
+        how = constants.RowTile(1, cols, rows.vector, True, ceil_div(rows.n_cols, cols), rows.edges)
+        few = 8 * warps * 32 <= how.tiles * cols and how.tiles != 7 and how.tiles <= 8
+        return Choice(constants.TILE_KERNELS[rows.edges], how, warps) if few else None
     taken = splitting.Candidate(*numbers)
     parts = splitting.parts_of(rows.n_cols) if traits.any_order else 1
     if taken.block >= 2 * rows.n_cols:
