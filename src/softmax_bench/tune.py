@@ -161,10 +161,10 @@ MOST_POLLS = 8
 """Words that a thread polls at once; of more it would run out of registers."""
 
 
-def ways(problem: Problem, text: str) -> list[Choice]:
-    """The choices that lines of the module `slow` name, where they are possible, each once."""
+def ways(problem: Problem, lines: list[str]) -> list[Choice]:
+    """The choices that lines of `slow.txt` name, where they are possible, each once."""
     found: list[Choice] = []
-    for line in text.splitlines():
+    for line in lines:
         words = line.split()
         if words == ["tiles"]:
             whole = [each for each in problem.possible() if each.n_chunks == 1]
@@ -258,11 +258,10 @@ def slow_cases(kinds: list[str], device: Device) -> Cases:
     """
     found: Cases = {}
     asked = {kind for each in kinds for kind in fnmatch.filter(slow.KINDS, each)}
-    for kind, (names, held_out, text) in slow.KINDS.items():
-        for name in f"{names} {held_out}".split() if kind in asked else ():
-            case = named(name)
+    for search, check, lines in map(slow.KINDS.get, sorted(asked, key=[*slow.KINDS].index)):
+        for case in map(named, search + check):
             problem = problem_of(case, device)
-            found[case] = list(dict.fromkeys([problem.library(), *ways(problem, text)]))
+            found[case] = list(dict.fromkeys([problem.library(), *ways(problem, lines)]))
     if not found:
         raise DataError(f"the slow kinds are {', '.join(slow.KINDS)}")
     return found
@@ -475,19 +474,21 @@ def report_of_kinds(cells: list[Cell]) -> str:
     with the library's time over theirs on these and on those that are held out, and the share of a
     copy's speed, or of the plain call's beside a batch-invariant one."""
     by_name, lines = {cell.case.id: cell for cell in cells}, []
-    for kind, (names, held_out, text) in slow.KINDS.items():
+    for kind, (search, check, text) in slow.KINDS.items():
         columns = [
-            [by_name[id] for name in of.split() if (id := named(name).id) in by_name]
-            for of in (names, held_out)
+            [by_name[id] for name in of if (id := named(name).id) in by_name]
+            for of in (search, check)
         ]
+        if not columns[0]:
+            continue
         rows: dict[str, list[list[tuple[float, float]]]] = {}
         for at, of in enumerate(columns):
             for cell in of:
                 own = cell.time(cell.choices[0])
-                for way in text.splitlines():
-                    for choice in ways(cell.problem, way):
+                for way in text:
+                    for choice in ways(cell.problem, [way]):
                         time = cell.time(choice)
-                        name = short(choice) if way.split() == ["tiles"] else way.strip()
+                        name = short(choice) if way == "tiles" else way
                         if own and time:
                             limit = cell.line.get("plain", cell.line["copy"])
                             rows.setdefault(name, [[], []])[at].append((own / time, limit / time))

@@ -174,16 +174,14 @@ def test_only_what_is_near_the_fastest_is_timed_in_turn():
 
 @pytest.mark.parametrize("kind", slow.KINDS)
 def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
-    names, held_out, text = slow.KINDS[kind]
-    lines = [line.strip() for line in text.splitlines()]
+    search, check, lines = slow.KINDS[kind]
     assert len(set(lines)) == len(lines)
-    assert not {*names.split()} & {*held_out.split()}
-    problems = [tune.problem_of(tune.named(name), H200) for name in f"{names} {held_out}".split()]
+    assert search and check and not {*search} & {*check}
+    problems = [tune.problem_of(tune.named(name), H200) for name in search + check]
     for line in lines:
-        found = [each for problem in problems for each in tune.ways(problem, line)]
-        assert found, line
+        assert any(tune.ways(problem, [line]) for problem in problems), line
     for problem in problems:
-        for choice in tune.ways(problem, text):
+        for choice in tune.ways(problem, lines):
             n_cols = problem.facts.n_cols
             assert room(choice) >= n_cols, choice
             if choice.kernel == "split_rows":
@@ -194,14 +192,14 @@ def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
 def test_even_chunks_fill_the_last_turn():
     """Of 8 rows of a million columns, backward: 2.46 turns of work take three."""
     problem = tune.problem_of(tune.named("softmax/backward/float32/8x1000000"), H200)
-    (plain,) = tune.ways(problem, "8192 168 4 0 0 0")
-    (even,) = tune.ways(problem, "even 8192 168 4 0 0 0")
+    (plain,) = tune.ways(problem, ["8192 168 4 0 0 0"])
+    (even,) = tune.ways(problem, ["even 8192 168 4 0 0 0"])
     at_once = H200.resident_programs(168, 4)
     assert (plain.n_chunks, at_once) == (123, 396)
     turns = -(-8 * even.n_chunks // at_once)
     assert turns == 3 and 8 * even.n_chunks > 2.95 * at_once
     assert even.n_chunks * even.chunk_cols >= 1_000_000 > (even.n_chunks - 1) * even.chunk_cols
-    assert tune.ways(problem, "8192 168 4 0 0 0\neven 8192 168 4 0 0 0") == [plain, even]
+    assert tune.ways(problem, ["8192 168 4 0 0 0", "even 8192 168 4 0 0 0"]) == [plain, even]
 
 
 def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
@@ -216,7 +214,7 @@ def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
 def test_the_kernels_of_a_slow_kind_can_be_compiled_ahead():
     with recording.process(lines=True) as pool:
         found = pool.submit(tune_kernels, ["long-edges"]).result()
-    lines = slow.KINDS["long-edges"].ways.splitlines()
+    lines = slow.KINDS["long-edges"].ways
     assert len(lines) <= found < 3 * len(lines)
 
 
@@ -226,15 +224,15 @@ def tune_kernels(kinds: list[str]) -> int:
 
 
 def test_what_was_found_of_a_slow_kind_is_said_of_the_held_out_cells_too():
-    names, held_out, text = slow.KINDS["long-edges"]
-    lines, cells = [line.strip() for line in text.splitlines()], []
-    for name in f"{names} {held_out}".split():
+    search, check, lines = slow.KINDS["long-edges"]
+    cells = []
+    for name in search + check:
         case = tune.named(name)
         problem = tune.problem_of(case, H200)
-        choices = list(dict.fromkeys([problem.library(), *tune.ways(problem, text)]))
+        choices = list(dict.fromkeys([problem.library(), *tune.ways(problem, lines)]))
         us = dict.fromkeys(choices, 10.0) | {choices[0]: 9.0}
-        (best,) = tune.ways(problem, lines[0])
-        us[best] = 8.0 if name in names else 9.5
+        (best,) = tune.ways(problem, lines[:1])
+        us[best] = 8.0 if name in search else 9.5
         line = line_of(case, problem, choices, us) if problem.possible()[0] in choices else None
         line = line or {
             **{name: case.fields[name] for name in tune.FIELDS},
