@@ -24,7 +24,7 @@ def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
     if not part.numel():
         return x.new_empty(*x.shape[:dim], shard.total, *x.shape[dim + 1 :])
-    lines = received(*send((part.reshape(-1),), shard))
+    lines = received(*send(part.reshape(-1), shard.group))
     whole = lines.view(len(lines), *part.shape)
     if parts:
         order = sorted(range(len(parts)), key=parts.__getitem__)

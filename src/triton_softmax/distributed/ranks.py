@@ -20,13 +20,7 @@ from ..operations.operation import Operation
 from ..plan import layout
 from ..plan.modified import plan_of_part
 from . import symmetric_memory
-from .process_group import Shard, agree_backward, send
-
-
-def exchange(message: Tensor, group: Any) -> tuple[Tensor, Any]:
-    """Send a message to all ranks. Return the messages of all, a line for each, and what to wait
-    for before they are read; None if they are there."""
-    return send((message,), Shard(group, 0, 0))
+from .process_group import Shard, agree_backward, received, send
 
 
 def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
@@ -44,7 +38,7 @@ def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
     if not (arguments.INTERPRETED or x.device.type != "cpu"):
         return None
     if traced:
-        return None if invariant else Part(shard.start, shard.total, 0, n_ranks, group, exchange)
+        return None if invariant else Part(shard.start, shard.total, 0, n_ranks, group, send)
     if not shard.total or 0 in x.shape[:dim] + x.shape[dim + 1 :]:
         return None
     if invariant:
@@ -52,7 +46,7 @@ def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
         parts = 1 if long else splitting.parts_of(shard.total)
         if parts == 1 or parts % n_ranks or shard.parts:
             return None
-    return Part(shard.start, shard.total, shard.widest, n_ranks, group, exchange)
+    return Part(shard.start, shard.total, shard.widest, n_ranks, group, send)
 
 
 def rows_of(x: Tensor, dim: int) -> Tensor:
@@ -71,23 +65,27 @@ def over_ranks(
     if plain and not invariant and shard.group in symmetric_memory.buffers:
         if symmetric_memory.takes(shard, inputs[0]):
             return symmetric_memory.run(op, inputs, shard)
-    if not plain or len(shard.blocks) == 1:
-        (y,) = operators.run_rows(plain, op, inputs, (), 1, dtype, None, invariant, part=part)
-        return y
+    if not plain:
+        lines = operators.lines_of(op, inputs, (), dtype, part)
+        return operators.from_lines(op, inputs, (), dtype, part, lines)[0]
+    if len(shard.blocks) == 1:
+        return plan_of_part(op, inputs, dtype, part, invariant)(*inputs)
     if invariant:
         inputs = tuple(map(layout.on_vectors, inputs))
-    x, finish = inputs[0], None
+    x, waiting = inputs[0], None
     y = torch.empty(x.shape, dtype=dtype, device=x.device)
-    for first, end in shard.blocks:
-        # A multiple of 8 rows begins where the tensor does, modulo a vector.
-        at = slice(first // 8 * 8, end if end is None or end == len(x) else end // 8 * 8)
-        rows = tuple([each[at] for each in inputs])
-        plan: Any = plan_of_part(op, rows, dtype, part, invariant)
-        before, finish = finish, plan.start(*rows, out=y[at])
-        if before is not None:
-            before()
-    if finish is not None:
-        finish()
+    for block in (*shard.blocks, None):
+        last, waiting = waiting, None
+        if block is not None:
+            # A multiple of 8 rows begins where the tensor does, modulo a vector.
+            first, end = block[0] // 8 * 8, block[1]
+            at = slice(first, end if end is None or end == len(x) else end // 8 * 8)
+            rows = tuple([each[at] for each in inputs])
+            plan: Any = plan_of_part(op, rows, dtype, part, invariant)
+            waiting = plan, send(plan.publish(*rows), part.group), rows, y[at]
+        if last is not None:
+            plan, message, rows, out = last
+            plan.write(received(*message), *rows, out=out)
     return y
 
 

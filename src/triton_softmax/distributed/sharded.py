@@ -49,7 +49,6 @@ def normalize(
     group: Any,
     dim: int,
     dtype: torch.dtype | None,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...] | None = None,
     out: Any = None,
@@ -57,11 +56,11 @@ def normalize(
     """Return softmax or log-softmax: the part of it that this rank has, or a `DTensor`. See
     `check_cut` and `check_modifiers_of_part` for the errors."""
     if group is None:
-        check_cut(x, group, implementation, modifiers, out)
-        return dtensors().normalize(function, x, dim, dtype, implementation, invariant, modifiers)
+        check_cut(x, group, modifiers, out)
+        return dtensors().normalize(function, x, dim, dtype, invariant, modifiers)
     try:
-        if type(x) not in PLAIN or implementation is not None or modifiers is not None:
-            check_cut(x, group, implementation, modifiers, out)
+        if type(x) not in PLAIN or modifiers is not None:
+            check_cut(x, group, modifiers, out)
         (x,) = modes.in_memory(input=x)
         if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
             dtype = composite.accumulator(x.dtype)
@@ -163,7 +162,7 @@ def _of_all_rows(sums: Tensor, shard: Shard, wrong: float = 0.0) -> Tensor:
     """
     sums = torch.cat([sums, sums.new_full((1,), wrong)])
     for group in shard.over_rows:
-        sums = received(*send((sums,), Shard(group, 0, 0))).sum(0)
+        sums = received(*send(sums, group)).sum(0)
     if sums.device.type == "cpu" and not torch.compiler.is_compiling():
         if not wrong and sums[-1].item():
             raise IndexError("a target is out of bounds, on a rank that has other rows")
@@ -179,7 +178,7 @@ def _weight_of_all(weight: Tensor, n_cols: int, shard: Shard) -> Tensor:
     own = weight[shard.start : end] if len(weight) == shard.total else weight
     of_all = weight.new_zeros(shard.total)
     of_all[shard.start : end] = own
-    return received(*send((of_all,), shard)).sum(0).to(weight.dtype)
+    return received(*send(of_all, shard.group)).sum(0).to(weight.dtype)
 
 
 def _scalars(

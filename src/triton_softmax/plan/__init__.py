@@ -50,6 +50,9 @@ GEOMETRIES = {
 }
 """The kernel behind each geometry name that a `Choice` can hold."""
 
+KERNELS = "packed_rows", "aligned_rows", "split_rows", "strided"
+"""The geometries that a caller can name."""
+
 
 def key_of(head: tuple, tensors: Sequence[Tensor | None]) -> tuple:
     """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
@@ -66,9 +69,9 @@ def plan_of(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    kernel: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> "AnyPlan":
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
@@ -81,18 +84,21 @@ def plan_of(
         dim: the dimension to reduce; negative counts from the end.
         dtype: dtype of the result, to which the input is rounded first; the first input's by
             default.
-        kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
         part: what the inputs are of rows that ranks share.
+        kernel: one of `KERNELS`, to compare them; None to choose.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; a ValueError also if the
+            kernel is unknown or does not support the call.
     """
-    key = (op, dim, dtype, kernel, invariant) if part is None else (op, dim, dtype, invariant, part)
+    key = (op, dim, dtype, invariant)
+    if part is not None or kernel is not None:
+        key += (part, kernel)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
-    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, part))
+    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
 
 
 def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
@@ -206,66 +212,59 @@ class RankPlan(Plan):
     ):  # fmt: skip
         super().__init__(launches, x, outs)
         self.part, self.n_words, self.n_known, self.at = part, n_words, n_known, at
-        self.number, self.wide = number, arguments.accumulator(x.dtype)
+        self.more = () if number is None else (number,)
+        self.wide, self.dtype = arguments.accumulator(x.dtype), dtype
         self.nothing = tuple([x.new_empty(0, dtype=dtype) for _, dtype in outs])
-        length = line_of(n_words, dtype, n_known, self.wide)
-        self.message: Any = partial(x.new_empty(0, dtype=dtype).new_empty, length)
+        self.line = line_of(n_words, dtype, n_known, self.wide)
+        self.message: Any = partial(x.new_empty(0, dtype=dtype).new_empty, self.line)
 
-    def start(
+    def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
         known: Tensor | None = None,
-    ) -> Callable[[], Any]:  # fmt: skip
-        """Publish, and send a message; return a function that waits for those of all ranks, and
-        returns the results."""
+    ) -> Any:  # fmt: skip
+        """Publish, send, and write; as a `Plan`. What is known, if it is given, is returned last,
+        summed up."""
         message = self.publish(*inputs, number=number, known=known)
         lines, work = self.part.exchange(message, self.part.group)
-
-        def finish() -> Any:
-            if work is not None:
-                work.wait()
-            return self.write(lines, *inputs, out=out, number=number, known=known)
-
-        return finish
-
-    def __call__(self, *inputs: Tensor, **more: Any) -> Any:
-        """Publish, send, and write; as a `Plan`."""
-        return self.start(*inputs, **more)()
+        if work is not None:
+            work.wait()
+        return self.write(lines, *inputs, out=out, number=number, known=known)
 
     def publish(
         self, *inputs: Tensor, number: float | None = None, known: Tensor | None = None
     ) -> Tensor:
         """Return the message of this rank."""
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self.publish(*inputs, number=number, known=known)
         message = self.message()
         known = inputs[self.at] if self.at is not None else known
-        if known is not None:
-            self.known_in(message).copy_(known.reshape(-1))
-        self._launch(0, inputs, self.nothing, message, number)
+        if known is not None and self.n_known:
+            behind = message[self.n_words :].view(self.wide)
+            behind[: self.n_known].copy_(known.reshape(-1))
+        if self.first.grid:
+            more = self.more if number is None else (number,)
+            self.first.run(inputs, self.nothing, message, *more)
         return message
 
     def write(
         self, lines: Tensor, *inputs: Tensor, out: Tensor | None = None,
         number: float | None = None, known: Tensor | None = None,
     ) -> Any:  # fmt: skip
-        """Return the results, from the messages of all ranks; then what is known, if it is asked
-        for by a tensor of its shape."""
-        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
-        self._launch(1, inputs, outs, lines, number)
-        if known is not None:
-            of_all = self.known_in(lines).sum(0).view(known.shape)
-            outs += (of_all.to(known.dtype),)
-        return outs if len(outs) > 1 else outs[0]
-
-    def known_in(self, lines: Tensor) -> Tensor:
-        """The numbers behind the words of one line, or of several."""
-        return lines[..., self.n_words :].view(self.wide)[..., : self.n_known]
-
-    def _launch(self, which: int, inputs: Any, outs: Any, words: Tensor, number: Any) -> None:
+        """Return the results, from the messages of all ranks."""
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
-                return self._launch(which, inputs, outs, words, number)
-        number = self.number if number is None else number
-        if self.launches[which].grid:
-            self.launches[which].run(inputs, outs, words, *(() if number is None else (number,)))
+                return self.write(lines, *inputs, out=out, number=number, known=known)
+        outs = (self.empty() if out is None else out,)
+        for empty in self.further:
+            outs += (empty(),)
+        if self.first.grid:
+            more = self.more if number is None else (number,)
+            self.launches[1].run(inputs, outs, lines, *more)
+        if known is not None:
+            behind = lines[:, self.n_words :].view(self.wide)[:, : self.n_known]
+            outs += (behind.sum(0).view(known.shape).to(known.dtype),)
+        return outs if len(outs) > 1 else outs[0]
 
 
 def line_of(n_words: int, dtype: torch.dtype, n_known: int, wide: torch.dtype) -> int:
@@ -332,15 +331,17 @@ def make_plan(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    implementation: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> AnyPlan:
     """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
     those of `softmax`; inputs may not differ in shape or device either."""
     x = inputs[0]
-    dim = check_arguments(x, dim, dtype, implementation)
-    check_device(x.device, implementation)
+    dim = check_arguments(x, dim, dtype)
+    check_device(x.device)
+    if kernel not in (None, *KERNELS):
+        raise ValueError(f"unknown kernel {kernel!r}; expected None or one of {KERNELS}")
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
     shape = without if op.reduces else x.shape
@@ -349,17 +350,17 @@ def make_plan(
     if x.numel() == 0 and part is None:
         # An empty result, or the log-sum-exp of empty rows.
         return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
-    if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
+    if x.device.type == "cpu" and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
         return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
-        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant, part)
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
         return ByPyTorch(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, invariant, part)
+        plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
         return ByPyTorch(
             "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
         )
@@ -371,25 +372,19 @@ def make_plan(
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant, part)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, invariant, part, kernel)
     if plan is not None:
         return plan
-    if implementation in (None, "strided"):
-        return around("copy", layout.on_vectors, dim, dtype)
-    return around(
-        "matrix",
-        lambda t: layout.on_vectors(layout.as_matrix(t, dim)),
-        1,
-        dtype,
-        lambda y, x: layout.from_matrix(y, x.shape, dim),
-    )
+    if all(map(layout.lies_on_vectors, inputs)):
+        raise ValueError(f"{kernel} does not support dim={dim} of shape {tuple(x.shape)}")
+    return around("copy", layout.on_vectors, dim, dtype)
 
 
 def choose(
-    call: Rows | Columns | Modified, op: Operation, x: Tensor, implementation: str | None = None
+    call: Rows | Columns | Modified, op: Operation, x: Tensor, kernel: str | None = None
 ) -> Choice:
     """The choice for a call of an operation, on the device of x."""
-    return chosen(call, traits_of(op), device_of(x), implementation)
+    return chosen(call, traits_of(op), device_of(x), kernel)
 
 
 def traits_of(op: Operation) -> Traits:
@@ -412,9 +407,9 @@ def _plan_launches(
     inputs: tuple[Tensor, ...],
     outs: tuple[Tensor, ...],
     dim: int,
-    implementation: str | None = None,
-    invariant: bool = False,
-    part: Part | None = None,
+    invariant: bool,
+    part: Part | None,
+    kernel: str | None,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
@@ -437,7 +432,7 @@ def _plan_launches(
     itemsize = min(each.element_size() for each in moved)
     addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
     held = max(each.element_size() for each in inputs[: op.inputs])
-    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
+    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and kernel != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
@@ -457,10 +452,10 @@ def _plan_launches(
             at = op.inputs + 1 if known else None
             return RankPlan(launches, x, results, part, n_words, torch.int64, known, at)
         rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
-        choice = choose(rows, op, x, implementation)
+        choice = choose(rows, op, x, kernel)
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided") or part is not None:
+        if pair is None or kernel not in (None, "strided") or part is not None:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)

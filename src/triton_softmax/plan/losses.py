@@ -180,7 +180,7 @@ class LossPlan:
             )  # fmt: skip
         inputs = (x, *numbers)
         main: Any = (
-            plan_of(op, inputs, options.dim, self.dtype, None, options.invariant)
+            plan_of(op, inputs, options.dim, self.dtype, options.invariant)
             if options.part is None
             else plan_of_part(op, inputs, self.dtype, options.part, options.invariant)
         )

@@ -34,7 +34,7 @@ from . import (
     key_of,
     layout,
     line_of,
-    plan_of,
+    make_plan,
     traits_of,
 )
 from .launch import Launch, Workspace, plans
@@ -113,12 +113,18 @@ def plan_of_part(
     op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Part, invariant: bool
 ) -> AnyPlan:
     """The plan of an operation on matrices, of whose rows ranks have parts; cached."""
-    if invariant or in_chunks(inputs[0], part):
-        return plan_of(op, inputs, 1, dtype, None, invariant, part)
-    plan = plans.get(key := key_of((plan_of_part, op, dtype, part), inputs))
-    return plan or plans.keep(
-        key, _plan_modified(op, ModifierFlags(), inputs, 1, dtype, None, False, part, None)
-    )
+    key = (plan_of_part, op, dtype, part, invariant)
+    for t in inputs:  # `key_of`, inlined to save a Python call
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    plan = plans.get(key)
+    if plan is None:
+        given = op, inputs, 1, dtype
+        if invariant or in_chunks(inputs[0], part):
+            plan = make_plan(*given, invariant=invariant, part=part)
+        else:
+            plan = _plan_modified(op, ModifierFlags(), *given[1:], None, False, part, None)
+        plan = plans.keep(key, plan)
+    return plan
 
 
 def _plan_modified(
