@@ -10,7 +10,7 @@ from .. import arguments
 from ..arguments import LossOptions, Modifiers
 from ..kernels import row_scalars as scalars
 from ..operations.cross_entropy import PLAIN, SMOOTHED
-from . import Plan, empty_of, key_of, plan_of
+from . import Plan, RankPlan, empty_of, key_of, plan_of
 from .launch import Launch, addresses_of, cuda_index, current_device, plans
 from .modified import plan_of_part, run_modified
 
@@ -113,12 +113,7 @@ class LossPlan:
         self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        n = target.numel()
-        size = self.accumulator.itemsize
-        # The targets, then five scalars for each (see `targets_kernel`), then the log-sum-exps.
-        self.words = n * (8 + 6 * size) // x.element_size()
-        starts = (0, *(8 * n + k * n * size for k in range(6)))
-        self.offsets, self.unasked = starts[: op.numbers], starts[-1]
+        self.offsets, self.unasked, self.memory = (0,), 0, empty_of((0,), x.dtype, x)
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
         self.same = all(as_they_lie) and (in_place or x.is_contiguous())
@@ -136,8 +131,8 @@ class LossPlan:
         if index != current_device():
             with torch.cuda.device(index):
                 return self(x, target, weight, with_lse)
-        scalars = x.new_empty(self.words)
-        base, at_x = scalars.data_ptr(), x.data_ptr()
+        memory = self.memory()
+        base, at_x = memory.data_ptr(), x.data_ptr()
         addresses = (at_x, target.data_ptr())
         if weight is not None:
             addresses += (weight.data_ptr(),)
@@ -145,7 +140,7 @@ class LossPlan:
             parts = self.targets[0].empty()
             self.targets[0].first.at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
-        self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))
+        self.targets[-1].first.at(addresses, (base + self.offsets[0], base + self.offsets[1]))
         outs = (self.of_rows(),)
         results = (outs[0].data_ptr(), base + self.unasked)
         if with_lse:
@@ -155,7 +150,13 @@ class LossPlan:
             dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
         addresses = (at_x, *map(base.__add__, self.offsets))
-        if main.workspace is None:
+        if self.options.part is not None:
+            main.first.at(addresses, results, base, *main.more)
+            lines, work = main.part.exchange(memory[: main.line], main.part.group)
+            if work is not None:
+                work.wait()
+            main.launches[1].at(addresses, results, lines.data_ptr(), *main.more)
+        elif main.workspace is None:
             main.first.at(addresses, results)
         else:
             held, words = main.workspace.reserve(x.device)
@@ -185,11 +186,25 @@ class LossPlan:
             else plan_of_part(op, inputs, self.dtype, options.part, options.invariant)
         )
         results = main(*inputs, out=out)
-        known = self.same and type(main) is Plan
+        known = self.same and isinstance(main, Plan)
         for plan in (*self.targets, main):
-            known = known and plan.first.at is not None
-        self.main = main if known else None
+            known = known and plan.launches[-1].at is not None
+        if known:
+            self._lay_out(main, x, target.numel())
         return results
+
+    def _lay_out(self, main: Plan, x: Tensor, n: int) -> None:
+        """Keep the plan of the operation, and lay out the memory that the kernels share: five
+        scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
+        have parts, words come first: a message is these and the first scalars, target logits."""
+        ranks, size = isinstance(main, RankPlan), self.accumulator.itemsize
+        dtype = main.dtype if ranks else x.dtype
+        first = main.n_words * dtype.itemsize if ranks else 0
+        starts = [first + k * n * size for k in range(7)]
+        self.offsets, self.unasked = (starts[6], *starts[: self.op.numbers - 1]), starts[5]
+        n_bytes = starts[6] + 8 * n
+        self.memory = empty_of((-(-n_bytes // dtype.itemsize),), dtype, x)
+        self.main = main
 
 
 def _as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:

@@ -34,6 +34,14 @@ def test_parts_of_any_size(ranks, name, sizes):
     ranks.ask("in_parts", name, given, dtype, world=len(given))
 
 
+@pytest.mark.parametrize(
+    "n, dtype", [(9001, torch.float32), (40, torch.bfloat16), (9, torch.float64)]
+)
+def test_kernels_of_a_loss_share_memory(ranks, n, dtype):
+    ranks.ask("loss_by_addresses", n, dtype, world=2)
+    ranks.ask("loss_by_addresses", n, dtype, world=2, reduction="none", label_smoothing=0.1)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_in_float64(ranks, name):
     ranks.ask("in_parts", name, [2500, 2400], torch.float64, world=2)
