@@ -31,7 +31,7 @@ from ..plan.layout import rows_along
 from ..plan.losses import MAX_TARGETS
 from . import ranks, symmetric_memory
 from .gather import part_of_result, whole
-from .process_group import UNSAID, Shard, agree, received, send, tell
+from .process_group import UNSAID, Shard, propose, received, send, tell
 from .ranks import part_of, rows_of
 
 
@@ -85,7 +85,9 @@ def normalize(
     if not (invariant or torch.compiler.is_compiling()) and group in symmetric_memory.buffers:
         shard = symmetric_memory.agree_once(group, name, x, dim)
     else:
-        shard = agree(group, name, x, dim, options, numbers=numbers, where=False, whole=invariant)
+        shard = propose(
+            group, name, x, dim, options, numbers=numbers, where=False, whole=invariant
+        ).settle()
     part = part_of(shard, x, dim, invariant)
     if part is not None:
         op = operators.log_softmax if name == "log_softmax" else operators.softmax
@@ -132,7 +134,7 @@ def logsumexp(
         tell(group, error)
         raise
     options = ("batch-invariant",) if invariant else ()
-    shard = agree(group, "logsumexp", x, dim, options, where=False, whole=invariant)
+    shard = propose(group, "logsumexp", x, dim, options, where=False, whole=invariant).settle()
     part, keepdim = part_of(shard, x, dim, invariant), keepdim and bool(shape)
     if part is None:
         lse = function(whole(x, dim, shard), dim, keepdim, batch_invariant=invariant)
@@ -267,10 +269,10 @@ def cross_entropy(
     except Exception as error:
         tell(group, error)
         raise
-    shard = agree(
+    shard = propose(
         group, "cross_entropy", x, dim, more, start, total, numbers, weights,
         whole=options.invariant,
-    )  # fmt: skip
+    ).settle()  # fmt: skip
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     reduced = options.reduction != "none"
     if target.device.type == "cpu" and not (given or traced):
@@ -369,7 +371,9 @@ def token_logprobs(
     except Exception as error:
         tell(group, error)
         raise
-    shard = agree(group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant)
+    shard = propose(
+        group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant
+    ).settle()
     if index.device.type == "cpu" and not traced:
         arguments.check_classes(index, shard.total)
     part = part_of(shard, x, dim, invariant)
