@@ -885,7 +885,7 @@ def without_processors(group) -> None:
             x = drawn((2, n))
             y = softmax(part(x, group), group=group)
             near(y, part(torch.softmax(x, 1), group), torch.float64)
-        assert process_group.agreements.pop(group).lines is not group
+        assert process_group.agreements.pop(group).channel is not group
 
 
 def dies(group) -> None:

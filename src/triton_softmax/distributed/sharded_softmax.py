@@ -33,7 +33,7 @@ from ..plan import losses as plan_losses
 from ..plan.layout import rows_along
 from . import symmetric_memory
 from .partials import Sums, merged, partials
-from .process_group import Shard, agree, agree_backward, send, tell
+from .process_group import Shard, agree, agree_backward, propose, send, tell
 from .whole_rows import logsumexp_part, part_of, ways, whole
 from .whole_rows import normalize as normalize_whole
 
@@ -151,7 +151,7 @@ def normalize(
     if pushed:
         shard = symmetric_memory.agree_once(group, name, x, dim)
     else:
-        shard = agree(group, name, x, dim, options, numbers=numbers, where=False)
+        shard = propose(group, name, x, dim, options, numbers=numbers, where=False).settle()
     rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax")
     if rows is not x:
