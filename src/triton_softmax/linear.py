@@ -44,6 +44,7 @@ def linear_cross_entropy(
     scale: float = 1.0,
     chunk_size: int | None = None,
     accum_dtype: torch.dtype | None = None,
+    loss_dtype: torch.dtype | None = None,
 ) -> Any:
     """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
     of only `chunk_size` rows in memory at a time.
@@ -66,6 +67,7 @@ def linear_cross_entropy(
             float32 for 16 bits: their error then does not grow with the number of chunks, and they
             take twice their memory until the last one. The weight's dtype saves that, and rounds
             after each chunk.
+        loss_dtype: As for `cross_entropy`.
 
     Returns:
         The loss: a scalar, or with reduction "none" one per target.
@@ -85,14 +87,15 @@ def linear_cross_entropy(
     operands = (input, linear_weight, target, linear_bias, weight)
     if has_torch_function(operands) and not torch.compiler.is_compiling():
         return arguments.pass_on(linear_cross_entropy, operands, locals())
-    loss_dtype = None
+    if loss_dtype is not None:
+        arguments.check_dtype(loss_dtype, "the loss")
     if isinstance(input, Tensor) and arguments.autocasts(input) and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(input.device.type)
         layer: Any = (input, linear_weight, linear_bias)
         input, linear_weight, linear_bias = [
             t.to(dtype) if isinstance(t, Tensor) else t for t in layer
         ]
-        loss_dtype = torch.float32
+        loss_dtype = loss_dtype or torch.float32
     arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
     accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
     ignore_index = -100 if ignore_index is None else ignore_index
