@@ -53,10 +53,10 @@ InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.f
 
 def small_tiles(monkeypatch, elements: int, rows: int = 16) -> None:
     """Let masked rows lie in tiles of so few elements that short ones are walked along."""
-    for line in measured.TABLES["masked_tiles"]:
+    for line in measured.TABLES["modified_tiles"]:
         monkeypatch.setitem(line.values, "lanes", elements)
         monkeypatch.setitem(line.values, "rows", min(rows, line.values["rows"]))
-    for line in measured.TABLES["masked_loops"]:
+    for line in measured.TABLES["modified_loops"]:
         adjacent = line.values["stages"] > 1
         cols = elements // 4 if adjacent else elements // 2 // rows
         monkeypatch.setitem(line.values, "cols", cols)
@@ -295,7 +295,7 @@ def kernel_name(name: str) -> tuple[str, ...]:
     return (f"{name}_kernel",)
 
 
-def mapped_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
+def modified_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
     """Softmax or log-softmax with maps, by PyTorch's operators; `given` are the maps by name."""
     modifiers = arguments.check_modifiers(x, dim % x.dim(), arguments.Modifiers(**given))
     log = name == "log_softmax"

@@ -35,9 +35,9 @@ TESTS = {
     "distributed/": "",  # nothing is drawn here: the tests take minutes for each mutant
     "kernels/device/exchange": "kernels/test_split_rows.py kernels/test_strided.py",
     "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",
-    "kernels/device/softcap": "test_maps.py",
+    "kernels/device/softcap": "test_modifiers.py",
     "kernels/device/sums": "test_invariance.py kernels/test_geometries.py",
-    "kernels/masked_rows": "test_maps.py test_invariance.py test_derivatives.py",
+    "kernels/modified_rows": "test_modifiers.py test_invariance.py test_derivatives.py",
     "kernels/row_scalars": "test_losses.py test_derivatives.py",
     "kernels/split_rows": "kernels/test_split_rows.py kernels/test_geometries.py"
     " kernels/test_losses.py test_invariance.py test_dispatch.py",
@@ -48,17 +48,19 @@ TESTS = {
     "operations/": "kernels/test_losses.py test_losses.py test_derivatives.py"
     " kernels/test_geometries.py",
     "composite": "kernels/test_losses.py test_losses.py test_derivatives.py test_functional.py"
-    " test_maps.py",
-    "launch": "test_launch.py test_dispatch.py",
-    "layout": "test_dispatch.py test_ops.py",
+    " test_modifiers.py",
+    "modes": "test_launch.py test_dispatch.py test_matrix.py",
     "losses": "test_way.py test_losses.py test_derivatives.py",
     "l": "test_losses.py test_derivatives.py",
     "nn": "test_nn.py",
-    "operators": "test_nn.py test_way.py test_derivatives.py test_ops.py test_maps.py"
+    "operators": "test_nn.py test_way.py test_derivatives.py test_ops.py test_modifiers.py"
     " test_inductor.py test_losses.py",
-    "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_maps.py"
+    "plan/launch": "test_launch.py test_dispatch.py",
+    "plan/layout": "test_dispatch.py test_ops.py",
+    "plan/tokens": "test_selective.py",
+    "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_modifiers.py"
     " test_derivatives.py",
-    "": "test_way.py test_losses.py test_derivatives.py test_maps.py test_functional.py",
+    "": "test_way.py test_losses.py test_derivatives.py test_modifiers.py test_functional.py",
 }
 """Tests in `tests/library` of a file, by how its path begins: in this order, the fastest first."""
 

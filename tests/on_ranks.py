@@ -34,14 +34,14 @@ from triton_softmax import (
     arguments,
     batch_invariant,
     cross_entropy,
-    launch,
     log_softmax,
     logsumexp,
     plan,
-    plan_losses,
     softmax,
 )
 from triton_softmax.distributed import process_group, symmetric_memory
+from triton_softmax.plan import launch
+from triton_softmax.plan import tokens as plan_tokens
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -556,7 +556,7 @@ def in_any_company(group, name: str) -> None:
         target_too = (target[rows],) if name == "token_logprobs" else ()
         return getattr(triton_softmax, name)(x, *target_too, **more)
 
-    asked, planners = [], {"make_plan": plan, "_plan_tokens": plan_losses}
+    asked, planners = [], {"make_plan": plan, "_plan_tokens": plan_tokens}
     planned = {which: getattr(module, which) for which, module in planners.items()}
 
     def noted(which, *given):

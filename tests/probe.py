@@ -14,9 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
 
 from softmax_site.computed.road import frames_of
-from triton_softmax import launch, plan
+from triton_softmax import plan
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
+from triton_softmax.plan import launch
 
 
 def forget() -> None:

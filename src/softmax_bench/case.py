@@ -15,7 +15,7 @@ PASSES = {
     "cross_entropy": (1, 2),
     "token_logprobs": (1, 3),
     "linear_cross_entropy": (0, 0),
-    "mapped_softmax": (2, 2),
+    "modified_softmax": (2, 2),
 }
 """Reads and writes of the logits or scores, forward and with the backward pass; of a layer none has
 to be."""

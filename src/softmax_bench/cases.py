@@ -185,9 +185,9 @@ def loss_head() -> list[Case]:
         *of("cross_entropy", counted, half, FORWARD, inputs="none_ignored", who=(*some, "helion")),
         *of("token_logprobs", logits, half, both, who=(*some, "trl")),
         *of("linear_cross_entropy", logits, half, WITH_GRADIENT, who=layer),
-        *of("mapped_softmax", scores, half, FORWARD, inputs="mask", who=with_plain),
-        *of("mapped_softmax", scores, half, FORWARD, inputs="causal", who=with_plain),
-        *of("mapped_softmax", [(128, 151936)], ["float32"], FORWARD, **temperature),
+        *of("modified_softmax", scores, half, FORWARD, inputs="mask", who=with_plain),
+        *of("modified_softmax", scores, half, FORWARD, inputs="causal", who=with_plain),
+        *of("modified_softmax", [(128, 151936)], ["float32"], FORWARD, **temperature),
     ]
 
 

@@ -75,7 +75,7 @@ class Inputs:
             x, weight = (self.numbers(case.dtype, size, WIDTH) for size in (n_rows, n_classes))
             return Tensors(x, target=self._targets(case), more=weight / WIDTH**0.5)
         x = changed(case, self.laid_out(case))
-        if case.op == "mapped_softmax":
+        if case.op == "modified_softmax":
             return Tensors(x, more=self._of_rows(case))
         if case.op in PASSES:
             return Tensors(x, target=self._targets(case))

@@ -72,7 +72,7 @@ GEOMETRIES = (
     "strided/softmax/forward/float32/64x1024x2048/dim1",  # strided
     "strided/softmax/forward/float32/4096x32768/dim0",  # split strided
     "longest/softmax/forward/bfloat16/8x67108867",  # two passes
-    "loss_head/mapped_softmax/forward/bfloat16/8x16x1024x1024/mask",  # masked rows
+    "loss_head/modified_softmax/forward/bfloat16/8x16x1024x1024/mask",  # masked rows
     "loss_head/token_logprobs/forward/bfloat16/8192x151936",  # token rows
     "loss_head/cross_entropy/forward_backward/bfloat16/4185x128256",  # loss
 )

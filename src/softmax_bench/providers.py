@@ -75,7 +75,7 @@ def by_torch(case: Case, t: Tensors) -> Function:
         y = torch.log_softmax(x, -1)
         return y.gather(-1, t.target[:, None])[:, 0], -(y.exp() * y).sum(-1)
 
-    def mapped_softmax(x: Tensor) -> Tensor:
+    def modified_softmax(x: Tensor) -> Tensor:
         if case.inputs == "temperature":
             return torch.softmax(x * t.more, -1)
         z, kept = 0.125 * x, t.more
@@ -90,7 +90,7 @@ def by_torch(case: Case, t: Tensors) -> Function:
         "cross_entropy": lambda x: functional.cross_entropy(x, t.target),
         "token_logprobs": token_logprobs,
         "linear_cross_entropy": linear_cross_entropy,
-        "mapped_softmax": mapped_softmax,
+        "modified_softmax": modified_softmax,
     }
     if case.op in losses:
         return losses[case.op]
@@ -133,7 +133,7 @@ def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Functi
         "cross_entropy": lambda x: ours.cross_entropy(x, target),
         "token_logprobs": lambda x: ours.token_logprobs(x, target, return_entropy=True),
         "linear_cross_entropy": lambda x, w: ours.linear_cross_entropy(x, w, target),
-        "mapped_softmax": lambda x: ours.softmax(x, **maps[case.inputs]),
+        "modified_softmax": lambda x: ours.softmax(x, **maps[case.inputs]),
     }
     if case.op in losses:
         return losses[case.op]
@@ -148,7 +148,7 @@ def by_rung(name: str) -> Callable[[Case, Tensors], Function]:
 
     def function(case: Case, t: Tensors) -> Function:
         ours = imported("triton_softmax")
-        if case.op == "mapped_softmax" and name == PLAIN:
+        if case.op == "modified_softmax" and name == PLAIN:
             return lambda x: ours.softmax(x)
         if case.op not in ("softmax", "log_softmax"):
             raise Refused(f"a rung of the ladder has no {case.op}")
@@ -377,7 +377,7 @@ def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
 
 def answers(case: Case, name: str) -> bool:
     """Whether a provider's result is the case's answer, and the same at each call."""
-    plain = case.op == "mapped_softmax" and name == PLAIN
+    plain = case.op == "modified_softmax" and name == PLAIN
     return not (name == COPY or plain or case.inputs == "in_place")
 
 

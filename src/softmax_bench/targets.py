@@ -23,7 +23,7 @@ OF_COPY = {
     ("linear_cross_entropy", "forward_backward"): 1 / 1.10,
     ("token_logprobs", "forward"): 0.92,
     ("token_logprobs", "forward_backward"): 0.91,
-    ("mapped_softmax", "forward"): 1.0,
+    ("modified_softmax", "forward"): 1.0,
 }
 """Of the loss head; of log-probabilities, as near to the copy as was asked for in µs on an H200."""
 

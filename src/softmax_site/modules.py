@@ -1,7 +1,7 @@
 """The modules of the repository: a table of each package, and links to whatever they define.
 
-A page links to code by its dotted name, `[text][triton_softmax.launch.Workspace]`. The link leads
-to its line on the page that shows the file whole. Functions and classes for users are on
+A page links to code by its dotted name, `[text][triton_softmax.plan.launch.Workspace]`. The link
+leads to its line on the page that shows the file whole. Functions and classes for users are on
 `docs/reference/api.md`, where mkdocstrings finds them by the same syntax.
 """
 

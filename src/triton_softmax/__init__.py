@@ -6,16 +6,16 @@ The modules, in the order in which a call reaches them:
 - `functional`: `softmax`, `log_softmax`, `logsumexp`; `losses`: `cross_entropy`; `linear`:
   `linear_cross_entropy`; `logprobs`: log-probabilities and entropies; `nn`: the modules
 - `arguments`: checks, and the `batch_invariant` context
+- `modes`: what PyTorch is doing around a call
 - `operators`: the operators registered with PyTorch, with their rules for autograd, vmap, autocast
   and tracing; plain eager calls bypass the dispatcher
 - `composite`: every operation in PyTorch's own operators, for CPUs, transforms and derivatives
   beyond the first
-- `plan`: how to run a kind of call, decided once and cached; `plan_masked`, `plan_losses`: the
-  same for score modifiers, losses and tokens; `layout`: memory layouts
+- `plan`: how to run a kind of call, decided once and cached; for rows, score modifiers, losses and
+  tokens; with `layout`, memory layouts, and `launch`, prepared launches and their workspace
 - `config`: from shape, strides, dtype and device to a kernel and its constants
 - `operations`: what is computed for a row
 - `kernels`: one per memory layout, for all operations
-- `launch`: prepared launches of Triton kernels, and their workspace
 - `distributed`: rows sharded over several ranks
 
 Importing the package registers the operators.

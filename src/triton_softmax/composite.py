@@ -450,5 +450,5 @@ FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
     GIVEN_GRADIENT: _gradient,
     GIVEN_TOKENS_GRADIENT: _tokens_gradient,
 }
-"""The CPU replacement of `plan_losses.finish` for each operation, a function of its elements in the
+"""The CPU replacement of `plan.losses.finish` for each operation, a function of its elements in the
 accumulator dtype, then its row scalars as columns."""

@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.overrides import has_torch_function
 
-from . import arguments, composite, distributed, operators
+from . import arguments, composite, distributed, modes, operators
 from .arguments import PLAIN, Modifiers, cast
-from .launch import checked
-from .operators import Normalization, differentiable, differentiable_modified, is_plain_eager
+from .modes import is_plain_eager
+from .operators import Normalization, differentiable, differentiable_modified
 from .plan import run_one
-from .plan_masked import run_modified
+from .plan.launch import checked
+from .plan.modified import run_modified
 
 
 def _normalize(
@@ -270,8 +271,9 @@ def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, grou
     return lse
 
 
-# Score modifiers. One kernel applies them all (`kernels.masked_rows`). Transforms of `torch.func`,
-# forward mode, empty tensors, and CPU tensors outside the interpreter use PyTorch's operators.
+# Score modifiers. One kernel applies them all (`kernels.modified_rows`). Transforms of
+# `torch.func`, forward mode, empty tensors, and CPU tensors outside the interpreter use PyTorch's
+# operators.
 
 
 def _normalize_modified(
@@ -339,7 +341,7 @@ def _normalize_modified(
         if out is not None:
             wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
             arguments.check_out(out, x, dtype, wanted)
-            if operators.transformed():
+            if modes.transformed():
                 raise RuntimeError("out does not support transforms of torch.func or forward mode")
         if vector:  # a row of one element
             x = x.reshape(1)
@@ -351,7 +353,7 @@ def _normalize_modified(
     log = op is operators.log_softmax
     on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     empty = not x.numel() if plain else arguments.is_empty(x)
-    if on_cpu or empty or (not plain and operators.transformed()):
+    if on_cpu or empty or (not plain and modes.transformed()):
         y = composite.modified_softmax(log, x, dim, dtype, given)
     elif out is not None and not out.is_neg():
         to = out.view(1) if vector else out

@@ -21,7 +21,7 @@ from . import arguments, composite
 from .arguments import LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
-from .operators import by_composite, is_batched, is_plain_eager, readable, version_of
+from .modes import by_composite, is_batched, is_plain_eager, readable, version_of
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products; twice that

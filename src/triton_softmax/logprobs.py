@@ -14,11 +14,11 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_variadic
 
-from . import arguments, composite, distributed, operators
+from . import arguments, composite, distributed, modes, operators
 from .arguments import Modifiers
-from .launch import checked
-from .operators import is_batched, is_plain_eager
-from .plan_losses import gradient_of_tokens, run_tokens
+from .modes import is_batched, is_plain_eager
+from .plan.launch import checked
+from .plan.tokens import gradient_of_tokens, run_tokens
 
 
 def selective_log_softmax(
@@ -277,7 +277,7 @@ def _of_tokens(
         scale, softcap = arguments.check_scaling(scale, softcap)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
-        if plain or operators.readable(index):
+        if plain or modes.readable(index):
             kept = index
             if row_mask is not None:
                 kept = index.where(_of_rows(row_mask != 0, index), 0)
@@ -285,7 +285,7 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    composed = not plain and (operators.by_composite() or type(logits).__name__ == "DTensor")
+    composed = not plain and (modes.by_composite() or type(logits).__name__ == "DTensor")
     if on_cpu or empty or composed:
         x, kept = logits, None
         if row_mask is not None:
@@ -324,7 +324,7 @@ def _of_tokens(
     if torch.is_grad_enabled() and (
         logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
-        in_place = in_place and operators.may_be_overwritten(logits, logits)
+        in_place = in_place and modes.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
         return apply(logits, of_row, index, row_mask, in_place, *options)[:2]
     return _forward(logits, of_row, index, row_mask, *options)[:2]
@@ -427,7 +427,7 @@ class _Tokens(Function):
         return dx, dscale, *nothing
 
 
-_differentiable = operators.direct(_Tokens)
+_differentiable = modes.direct(_Tokens)
 
 
 def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) -> Tensor:

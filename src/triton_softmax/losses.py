@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.overrides import has_torch_function_variadic
 
-from . import arguments, composite, distributed, operators
+from . import arguments, composite, distributed, modes, operators
 from .arguments import LossOptions, Modifiers
 from .composite import RowScalars, picked
-from .launch import checked, plans
+from .modes import by_composite, direct, is_plain_eager, keeps_graph, readable
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
-from .operators import by_composite, direct, is_plain_eager, keeps_graph, readable
 from .plan import key_of
-from .plan_losses import LossPlan, scale_rows
+from .plan.launch import checked, plans
+from .plan.losses import LossPlan, scale_rows
 
 
 def cross_entropy(
@@ -139,7 +139,7 @@ def cross_entropy(
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
     key = known = None
     wanted = input.requires_grad and torch.is_grad_enabled()
-    in_place = inplace_backward and operators.may_be_overwritten(input, input)
+    in_place = inplace_backward and modes.may_be_overwritten(input, input)
     if plain and not divided:
         key = (
             "cross_entropy",
@@ -214,7 +214,7 @@ def losses_of_part(
     """Return (loss, log-sum-exps) of rows of a matrix and a class for each, for a plain call that
     has been checked. The options say which part of the rows is here."""
     wanted = x.requires_grad and torch.is_grad_enabled()
-    in_place = in_place and operators.may_be_overwritten(x, x)
+    in_place = in_place and modes.may_be_overwritten(x, x)
     tensors = (x, target) if weight is None else (x, target, weight)
     key = key_of((losses_of_part, options, wanted, in_place), tensors)
     plan = plans.get(key)

@@ -17,7 +17,7 @@ DATA = load(ROOT / FILE, "compiled")
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
 SPILLED = {
-    "masked_rows_kernel softmax_vjp bf16": 4,
+    "modified_rows_kernel softmax_vjp bf16": 4,
     "pushed_rows_kernel log_softmax fp16": 40,
     "pushed_rows_kernel log_softmax_vjp fp16": 72,
     "pushed_rows_kernel softmax fp16": 124,

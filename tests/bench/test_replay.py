@@ -57,7 +57,7 @@ def changed(tree: Path) -> dict[str, str]:
 
 def test_a_constant_and_arithmetic_change_the_cells_that_they_decide(tree):
     """Names and words do not, in the same files or in others."""
-    edited(tree, r"\bof_moved\b", "steps_of_moved", "plan.py")
+    edited(tree, r"\bof_moved\b", "steps_of_moved", "__init__.py")
     edited(tree, r"\btotals\b", "sums_of_rows", "tile.py")
     edited(tree, "@triton.jit", "# A comment.\n\n@triton.jit", "tile.py")
     edited(tree, r"\bMAX_POLLS = ", "MAX_POLLS = 1 + ")

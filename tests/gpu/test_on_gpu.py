@@ -24,10 +24,10 @@ from kernel_cases import (
     kernel_name,
     launched,
 )
-from triton_softmax import launch
 from triton_softmax import plan as plans
 from triton_softmax.config import splitting
 from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import launch
 
 pytestmark = pytest.mark.gpu
 

@@ -4,9 +4,10 @@ import pytest
 
 import probe
 from kernel_cases import small_tiles
-from triton_softmax import arguments, plan, plan_masked
+from triton_softmax import arguments, plan
 from triton_softmax.config import Device
-from triton_softmax.launch import Launch
+from triton_softmax.plan import modified
+from triton_softmax.plan.launch import Launch
 
 
 @pytest.fixture(params=["whole", "loops", "chunks"])
@@ -20,7 +21,7 @@ def geometry(request, monkeypatch):
     if request.param == "operators":
         monkeypatch.setattr(arguments, "INTERPRETED", False)
         monkeypatch.delattr(Launch, "run")
-    monkeypatch.setattr(plan_masked, "CACHED", 0)
+    monkeypatch.setattr(modified, "CACHED", 0)
     probe.forget()
     yield request.param
     probe.forget()

@@ -11,7 +11,7 @@ from triton_softmax import config, plan
 from triton_softmax.config import (
     Choice,
     Device,
-    Masked,
+    Modified,
     Traits,
     columns_of,
     rows_of,
@@ -186,12 +186,12 @@ def test_columns_on_both_sides_of_every_threshold(itemsize, traits, device):
 
 
 @on_every_device
-def test_masked_rows_on_both_sides_of_every_threshold(device):
+def test_modified_rows_on_both_sides_of_every_threshold(device):
     loads = thresholds(("masked",), ("load",))
     held = around(thresholds(("masked",), ("held",)))
     for n_cols, bytes_of_one in itertools.product(COLUMNS, held):
         for n_rows, adjacent in itertools.product(of_load(loads, device), (False, True)):
-            masked = Masked(n_rows, n_cols, bytes_of_one, 4, adjacent, wide_index=False)
+            masked = Modified(n_rows, n_cols, bytes_of_one, 4, adjacent, wide_index=False)
             choice = chooser.chosen(masked, SOFTMAX, device)
             how = choice.how
             assert is_power_of_2(how.block_rows) and is_power_of_2(how.block_cols)
@@ -277,7 +277,7 @@ def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, n
             more = columns._replace(n_outer=n_outer)
             assert chooser.measured_columns(more, traits, device) == wanted
     for n_cols in COLUMNS:
-        masked = [Masked(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]
+        masked = [Modified(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]
         assert len({chooser.chosen(each, traits, device) for each in masked}) == 1
 
 

@@ -17,7 +17,7 @@ import triton_softmax as ours
 from in_float64 import cross_entropy_of, entropy_of, linear_of, softmax_of, tokens_of
 from kernel_cases import DEVICE, DTYPES, INTERPRETED, quiet
 from triton_softmax.operations.cross_entropy import GIVEN_GRADIENT
-from triton_softmax.plan_losses import finish
+from triton_softmax.plan.losses import finish
 
 pytestmark = quiet
 INF = math.inf

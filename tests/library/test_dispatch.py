@@ -18,10 +18,11 @@ from kernel_cases import (
     launched,
     quiet,
 )
-from triton_softmax import IMPLEMENTATIONS, launch, plan
-from triton_softmax.launch import WordPool
-from triton_softmax.layout import as_matrix, collapse, lies_on_vectors, outer_and_inner
+from triton_softmax import IMPLEMENTATIONS, plan
 from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import launch
+from triton_softmax.plan.launch import WordPool
+from triton_softmax.plan.layout import as_matrix, collapse, lies_on_vectors, outer_and_inner
 
 pytestmark = quiet
 

@@ -27,7 +27,7 @@ from triton_softmax import (
 )
 from triton_softmax.config import Choice, Device, Traits, rows_of, splitting
 from triton_softmax.kernels.device.sums import sums_of
-from triton_softmax.kernels.masked_rows import sum_of_tile
+from triton_softmax.kernels.modified_rows import sum_of_tile
 from triton_softmax.operations import OPERATIONS
 from triton_softmax.operations.operation import in_any_order
 from triton_softmax.operations.softmax import SOFTMAX_VJP

@@ -22,16 +22,16 @@ from kernel_cases import DEVICE, INTERPRETED, backward, drawn, expected_forward,
 from triton_softmax import (
     arguments,
     cross_entropy,
-    launch,
+    modes,
     operators,
     plan,
-    plan_losses,
-    plan_masked,
     softmax,
     token_logprobs,
 )
-from triton_softmax.launch import Launch, Workspace
 from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import launch, modified, tokens
+from triton_softmax.plan import losses as plan_losses
+from triton_softmax.plan.launch import Launch, Workspace
 
 pytestmark = quiet
 
@@ -185,7 +185,7 @@ def test_launch_without_knobs(driver, monkeypatch):
 
 
 def test_without_the_short_cut_calls_take_the_operators(monkeypatch):
-    assert operators.AVAILABLE
+    assert modes.AVAILABLE
     x = torch.randn(3, 5, device=DEVICE, requires_grad=True)
     calls = []
     for public in ("softmax", "log_softmax", "logsumexp"):
@@ -194,7 +194,7 @@ def test_without_the_short_cut_calls_take_the_operators(monkeypatch):
         v = torch.randn_like(y)
         want = y, *torch.autograd.grad(y, x, v)
         with monkeypatch.context() as patch:
-            patch.setattr(operators, "AVAILABLE", False)
+            patch.setattr(modes, "AVAILABLE", False)
             overload = lambda *a, op=op.overload: calls.append(op) or op(*a)  # noqa: E731
             patch.setattr(op, "overload", overload)
             y = function(x, 1)
@@ -221,9 +221,9 @@ for owner, name in names:
     if child == 0:
         if hasattr(owner, name):
             delattr(owner, name)
-        from triton_softmax import operators
-        right = operators.AVAILABLE == (names.index((owner, name)) >= 6)
-        right = right and operators.transformed() == (name in (names[0][1], "_current_level"))
+        from triton_softmax import modes, operators
+        right = modes.AVAILABLE == (names.index((owner, name)) >= 6)
+        right = right and modes.transformed() == (name in (names[0][1], "_current_level"))
         os._exit(0 if right and torch.ops.triton_softmax.softmax.default else 1)
     assert os.waitpid(child, 0)[1] == 0, name
 """
@@ -326,7 +326,7 @@ def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypat
         current.pop()
 
     monkeypatch.setattr(ByAddress, "repeated", 0)
-    for module in (plan, plan_losses, plan_masked):
+    for module in (plan, plan_losses, tokens, modified):
         monkeypatch.setattr(module, "Launch", ByAddress)
     for module in (plan, plan_losses):
         monkeypatch.setattr(module, "current_device", lambda: current[-1])

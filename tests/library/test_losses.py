@@ -22,14 +22,14 @@ from triton_softmax import (
     entropy_from_logits,
     linear,
     linear_cross_entropy,
-    plan_losses,
     selective_log_softmax,
     token_logprobs,
 )
 from triton_softmax.arguments import LossOptions, check_loss_of_part
-from triton_softmax.launch import plans
 from triton_softmax.operations.softmax import SOFTMAX
-from triton_softmax.plan_losses import CHUNK, FEW, PROGRAMS
+from triton_softmax.plan import losses as plan_losses
+from triton_softmax.plan.launch import plans
+from triton_softmax.plan.losses import CHUNK, FEW, PROGRAMS
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")

@@ -17,7 +17,7 @@ from power_softmax import LOG_BASE, POWER_SOFTMAX, POWER_SOFTMAX_VJP
 from triton_softmax import plan
 from triton_softmax.arguments import Modifiers
 from triton_softmax.operations.softmax import SOFTMAX_VJP
-from triton_softmax.plan_masked import run_modified
+from triton_softmax.plan.modified import run_modified
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src/triton_softmax"
 
@@ -30,7 +30,7 @@ def test_every_geometry_takes_part():
             if isinstance(node, ast.FunctionDef) and node.name == f"{path.stem}_kernel":
                 if {"OP", "HOW"} <= {argument.arg for argument in node.args.args}:
                     geometries.add(path.stem)
-    geometries.remove("masked_rows")  # which has a test of its own
+    geometries.remove("modified_rows")  # which has a test of its own
     launched = {kernel.__name__ for kernel in plan.GEOMETRIES.values()}
     assert {f"{name}_kernel" for name in geometries} == launched
     assert {form.choose.__name__ for form in FORMS.values()} == set(plan.GEOMETRIES)

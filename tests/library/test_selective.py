@@ -15,13 +15,13 @@ from triton_softmax import (
     arguments,
     composite,
     plan,
-    plan_losses,
     selective_log_softmax,
     selective_log_softmax_and_entropy,
     softmax,
     token_logprobs,
 )
-from triton_softmax.launch import checked
+from triton_softmax.plan import tokens as plan_tokens
+from triton_softmax.plan.launch import checked
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -139,8 +139,8 @@ def test_any_strides(name, masked):
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 def test_few_rows_are_cut(n_cols, dtype, monkeypatch):
     """The programs of a first launch share a row, and a second launch merges what they found."""
-    monkeypatch.setattr(plan_losses, "SHORTEST", 300)
-    monkeypatch.setattr(plan_losses, "LANES", 32)
+    monkeypatch.setattr(plan_tokens, "SHORTEST", 300)
+    monkeypatch.setattr(plan_tokens, "LANES", 32)
     probe.forget()
     x, mask = drawn(3, n_cols, scale=3.0, dtype=dtype), masks(3)
     x[1], x[2, :700] = -INF, -INF  # a whole chunk, and some
@@ -225,8 +225,8 @@ def test_scale_and_soft_cap(name, several, dtype):
 
 @pytest.mark.parametrize("name", SCALINGS)
 def test_scale_and_soft_cap_in_few_rows_that_are_cut(name, monkeypatch):
-    monkeypatch.setattr(plan_losses, "SHORTEST", 300)
-    monkeypatch.setattr(plan_losses, "LANES", 32)
+    monkeypatch.setattr(plan_tokens, "SHORTEST", 300)
+    monkeypatch.setattr(plan_tokens, "LANES", 32)
     probe.forget()
     x = drawn(2, 2051, scale=3.0, dtype=F32)
     with probe.launches() as ran:

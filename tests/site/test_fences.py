@@ -229,7 +229,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= sum(bool(line.strip()) for line in lines)
 
 
-CALLED_BY = {"tile": '_rows"', "masked_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
+CALLED_BY = {"tile": '_rows"', "modified_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
 """What runs a kernel whose module has no name among the implementations."""
 
 

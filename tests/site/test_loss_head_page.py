@@ -63,7 +63,7 @@ def test_no_call_takes_less_memory_than_its_gradient():
 
 
 def test_masked_softmax_shows_its_time_or_that_it_has_none(made):
-    (masked, *_) = (row for row in made["rows"] if row["op"] == "mapped_softmax" and row["us"])
+    (masked, *_) = (row for row in made["rows"] if row["op"] == "modified_softmax" and row["us"])
     assert "plain softmax" in text_of(made, "masked-speeds")
     assert "98,765.4" not in text_of(made, "masked-speeds")
     masked["us"] = {**masked["us"], "p50": 98765.4}

@@ -110,13 +110,14 @@ def test_every_module_that_is_read_is_among_the_internals(site):
 
 def test_a_dotted_name_links_to_code():
     links = modules.Links(ROOT)
-    assert links["triton_softmax.launch"][0].startswith("/source/src/triton_softmax/launch.py")
-    where, line = links["triton_softmax.launch.workspace"][0].split("#L")
+    where = "/source/src/triton_softmax/plan/launch.py"
+    assert links["triton_softmax.plan.launch"][0].startswith(where)
+    where, line = links["triton_softmax.plan.launch.workspace"][0].split("#L")
     text = (ROOT / where.removeprefix("/source/").removesuffix(".html")).read_text("utf8")
     assert text.split("\n")[int(line) - 1].startswith("class Workspace")
     assert links["softmax_bench.traffic"][0] == "/source/src/softmax_bench/traffic.py.html#L1"
     assert {"src/softmax_bench/ranks.py"} <= modules.linked(ROOT)
-    for unknown in ("triton_softmax.launch.nosuch", "nosuch.module", "word"):
+    for unknown in ("triton_softmax.plan.launch.nosuch", "nosuch.module", "word"):
         assert unknown not in links
     assert "triton_softmax.functional.softmax" not in links  # which the page of the API has
 

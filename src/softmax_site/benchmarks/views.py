@@ -465,12 +465,12 @@ WHAT = {
 def what(row: dict) -> str:
     """What a case computes, in words.
 
-    >>> what({"op": "mapped_softmax", "inputs": "mask"}), what({"op": "cross_entropy",
+    >>> what({"op": "modified_softmax", "inputs": "mask"}), what({"op": "cross_entropy",
     ...      "inputs": "in_place"})
     ('softmax with mask', 'cross-entropy, in place')
     """
     inputs = "" if row["inputs"] == "normal" else row["inputs"].replace("_", " ")
-    if row["op"] == "mapped_softmax":
+    if row["op"] == "modified_softmax":
         return "causal softmax" if inputs == "causal" else f"softmax with {inputs}"
     return WHAT[row["op"]] + (f", {inputs}" if inputs else "")
 
@@ -556,7 +556,7 @@ def loss_speeds(data: dict) -> str:
 
 def masked(data: dict) -> str:
     """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
-    rows = of_suite(data, "loss_head", op="mapped_softmax")
+    rows = of_suite(data, "loss_head", op="modified_softmax")
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
     providers += tuple((name, label_of(name)) for name in ("torch", "torch.compile"))

@@ -105,7 +105,8 @@ def road(call: Callable[[], object]) -> str:
         if function.endswith("comp>"):  # a call of its own only in older Pythons
             continue
         says = defined(LIBRARY / f"{module}.py").get(function, "")
-        text = f"{module.replace('/', '.')}.{function}" + (f": {says}" if says else "")
+        text = f"{module.removesuffix('/__init__').replace('/', '.')}.{function}"
+        text += f": {says}" if says else ""
         indent, further = "  " * depth, "  " * (depth + 2)
         lines += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=further)
     return "\n".join(lines) + "\n"

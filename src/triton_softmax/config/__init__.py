@@ -5,8 +5,8 @@ row is cut into chunks; `choose` picks one choice, by the tables of `measured`. 
 functions.
 """
 
-from .calls import Device, Masked, Traits, columns_of, rows_of
+from .calls import Device, Modified, Traits, columns_of, rows_of
 from .choose import chosen
 from .constants import Choice
 
-__all__ = ["Choice", "Device", "Masked", "Traits", "chosen", "columns_of", "rows_of"]
+__all__ = ["Choice", "Device", "Modified", "Traits", "chosen", "columns_of", "rows_of"]

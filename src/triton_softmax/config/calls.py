@@ -91,7 +91,7 @@ class Rows(NamedTuple):
         return self._replace(vector=self.divisor, edges=False)
 
 
-class Masked(NamedTuple):
+class Modified(NamedTuple):
     """Rows with score modifiers."""
 
     n_rows: int

@@ -8,15 +8,15 @@ import math
 from typing import Any
 
 from . import splitting
-from .calls import Columns, Device, Masked, Rows, Traits, ceil_div, next_power_of_2
-from .constants import TILE_KERNELS, Choice, MaskedRows, RowTile, StridedTile, TwoPass
+from .calls import Columns, Device, Modified, Rows, Traits, ceil_div, next_power_of_2
+from .constants import TILE_KERNELS, Choice, ModifiedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
 
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
 def chosen(
-    call: Rows | Masked | Columns,
+    call: Rows | Modified | Columns,
     traits: Traits,
     device: Device,
     implementation: str | None = None,
@@ -35,14 +35,14 @@ def chosen(
     """
     if implementation is not None and isinstance(call, Rows):
         return forced(implementation, call, traits, device)
-    if isinstance(call, Masked):
-        return masked_rows(call, traits, device)
+    if isinstance(call, Modified):
+        return modified_rows(call, traits, device)
     if isinstance(call, Rows):
         return measured_rows(call, traits, device)
     return measured_columns(call, traits, device)
 
 
-def facts_of(call: Rows | Masked | Columns, traits: Traits, device: Device) -> dict[str, Any]:
+def facts_of(call: Rows | Modified | Columns, traits: Traits, device: Device) -> dict[str, Any]:
     """Return a call as the columns of the tables: `load` is rows, or groups of 32 columns, per
     multiprocessor."""
     groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
@@ -241,14 +241,14 @@ def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> 
 # --- rows with score modifiers
 
 
-def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
+def modified_rows(masked: Modified, traits: Traits, device: Device) -> Choice:
     """Choose by the tables: whole rows in one program, if it has room for them; else rows read
     twice, in chunks if there are few rows.
 
-    >>> from triton_softmax.config import Device, Masked, Traits
+    >>> from triton_softmax.config import Device, Modified, Traits
     >>> def choice(n_rows, n_cols, held):
-    ...     masked = Masked(n_rows, n_cols, held, vector=8, adjacent=True, wide_index=False)
-    ...     return masked_rows(masked, Traits(inputs=1), Device(132))
+    ...     masked = Modified(n_rows, n_cols, held, vector=8, adjacent=True, wide_index=False)
+    ...     return modified_rows(masked, Traits(inputs=1), Device(132))
     >>> choice(8 * 16 * 1024, 1024, held=2).how[:3], choice(10_000, 3000, held=2).how[:3]
     ((1, 1024, True), (1, 1024, True))
     >>> choice(4, 128_256, held=4).n_chunks
@@ -256,7 +256,7 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
     """
     facts = facts_of(masked, traits, device)
     n_rows, n_cols, _, vector, adjacent, wide_index = masked
-    tile = first("masked_tiles", facts)
+    tile = first("modified_tiles", facts)
     power = next_power_of_2(n_cols)
     if power * tile["rows"] <= tile["lanes"]:
         block_cols = max(16, power)
@@ -265,22 +265,22 @@ def masked_rows(masked: Masked, traits: Traits, device: Device) -> Choice:
         while block_rows > 1 and n_rows < block_rows * device.multiprocessors:
             block_rows //= 2
         num_warps = max(1, min(16, block_rows * block_cols // (32 * tile["each"])))
-        how = MaskedRows(block_rows, block_cols, True, vector, wide_index)
+        how = ModifiedRows(block_rows, block_cols, True, vector, wide_index)
         if adjacent and power >= 1024 and 4 * n_cols <= 3 * power:  # three tiles make a row
             num_warps = min(num_warps, power // 4 // (32 * vector))
             how = how._replace(block_cols=power // 4, tiles=3)
-        return Choice("masked_rows", how, num_warps, chunk_cols=power)
+        return Choice("modified_rows", how, num_warps, chunk_cols=power)
     programs = ceil_div(n_rows, tile["rows"])
     facts["load"] = programs / device.multiprocessors
-    loop = first("masked_loops", facts)
+    loop = first("modified_loops", facts)
     shape = tile["rows"], loop["cols"], False, vector, wide_index
-    how = MaskedRows(*shape, stages=loop["stages"])
+    how = ModifiedRows(*shape, stages=loop["stages"])
     parts = splitting.parts_of(n_cols) if traits.any_order else 1
     if parts > 1:
         each = n_cols // parts
-        return Choice("masked_rows", how, loop["warps"], None, parts, each, None, True, parts)
+        return Choice("modified_rows", how, loop["warps"], None, parts, each, None, True, parts)
     tiles = ceil_div(n_cols, loop["cols"])
-    if first("masked_chunks", facts) is not None:
+    if first("modified_chunks", facts) is not None:
         wanted = ceil_div(2 * device.multiprocessors, programs)
         tiles = min(tiles, max(2, ceil_div(tiles, wanted)))
-    return in_loops("masked_rows", how, loop["warps"], n_cols, tiles)
+    return in_loops("modified_rows", how, loop["warps"], n_cols, tiles)

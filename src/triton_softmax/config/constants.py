@@ -80,8 +80,8 @@ class TwoPass(NamedTuple):
     tiles: int = 1  # tiles of a step, all on their way at once
 
 
-class MaskedRows(NamedTuple):
-    """Constants of `masked_rows`: whole rows in one program's registers, or rows read twice."""
+class ModifiedRows(NamedTuple):
+    """Constants of `modified_rows`: whole rows in one program's registers, or rows read twice."""
 
     block_rows: int
     block_cols: int
@@ -94,7 +94,7 @@ class MaskedRows(NamedTuple):
     write: bool = True
 
 
-Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | MaskedRows"
+Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | ModifiedRows"
 
 TILE_KERNELS = "packed_rows", "aligned_rows"  # indexed by `edges`
 

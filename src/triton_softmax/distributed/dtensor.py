@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
-from ..layout import strides_of
+from ..plan.layout import strides_of
 from . import sharded_losses
 
 

@@ -19,13 +19,13 @@ from torch.autograd.function import once_differentiable
 from .. import arguments, composite, operators
 from ..arguments import Modifiers, check_device
 from ..composite import upcast, weighted
-from ..launch import Launch, plans
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from ..operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 from ..plan import Plan, key_of, plan_of
+from ..plan.launch import Launch, plans
 from .process_group import Shard, received, send
 from .rank_kernels import merge_ranks_kernel
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..arguments import Part, check_group
-from ..launch import Memo
+from ..plan.launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 

@@ -20,16 +20,17 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import arguments, composite, operators, plan_losses
+from .. import arguments, composite, modes
 from ..arguments import PLAIN, LossOptions, Modifiers
-from ..launch import Launch, checked, plans
-from ..layout import rows_along
 from ..operations import cross_entropy as of_loss
 from ..operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
 from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
-from ..plan_losses import MAX_TARGETS
+from ..plan import losses as plan_losses
+from ..plan.launch import Launch, checked, plans
+from ..plan.layout import rows_along
+from ..plan.losses import MAX_TARGETS
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
 from .process_group import UNSAID, Shard, agree, received, send, tell
@@ -157,7 +158,7 @@ class _CrossEntropy(Function):
         others = (None,) * 5
         if g is None:
             return None, *others
-        (g,) = operators.in_memory(incoming_gradient=g)
+        (g,) = modes.in_memory(incoming_gradient=g)
         x, target, numbers, factors = ctx.saved_tensors
         shard, options, in_place = ctx.arguments
         inputs = (g, target, numbers) if factors is None else (g, target, numbers, factors)
@@ -172,7 +173,7 @@ class _CrossEntropy(Function):
         return dx, *others
 
 
-_differentiable = operators.direct(_CrossEntropy)
+_differentiable = modes.direct(_CrossEntropy)
 
 
 # By PyTorch's operators.
@@ -259,7 +260,7 @@ def cross_entropy(
             arguments.check_cut(x, group)
         if not (weight is None or type(weight) in PLAIN):
             arguments.check_dense(weight, "weight")
-        x, target, weight = operators.in_memory(input=x, target=target, weight=weight)
+        x, target, weight = modes.in_memory(input=x, target=target, weight=weight)
         dim, weights = arguments.check_dim(options.dim, x.dim()), UNSAID
         given = target.is_floating_point() and target.shape == x.shape
         more = ("probabilities" if given else tuple(target.shape), target.dtype)
@@ -302,13 +303,13 @@ def cross_entropy(
         x = composite.modified_logits(x, target, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     rows = x if x.dim() == 2 else rows_along(x, dim)
-    in_place = in_place and operators.may_be_overwritten(x, rows)
+    in_place = in_place and modes.may_be_overwritten(x, rows)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     on_gpu = arguments.INTERPRETED or x.device.type != "cpu"
     if traced or distribution or not (on_gpu and len(rows)):
         apply = _by_operators
     else:
-        apply = _differentiable if operators.is_plain_eager(x) else _CrossEntropy.apply
+        apply = _differentiable if modes.is_plain_eager(x) else _CrossEntropy.apply
         weight = weight if weight is None else weight.contiguous()
     result, lse = apply(rows, flat, weight, shard, options, in_place)
     if len(shape) == 1:
@@ -372,7 +373,7 @@ def token_logprobs(
         if type(index) not in PLAIN:
             arguments.check_dense(index, "index")
         if group is not None:
-            x, index = operators.in_memory(input=x, index=index)
+            x, index = modes.in_memory(input=x, index=index)
         scaling = float(modifiers.scale), modifiers.softcap  # pyright: ignore
         numbers = scaling if by_rows else (*scaling, float(temperature))
         if not invariant and (by_rows or temperature != 1.0 or scaling != (1.0, None)):
@@ -405,7 +406,7 @@ def token_logprobs(
         x = whole(x, dim, shard) if part is None else x
         return functions[1](x, index, entropy, in_place, True, temperature, *scaling, part=part)
     rows, leading = x if x.dim() == 2 else rows_along(x, dim), x.shape[:-1]
-    in_place = in_place and operators.may_be_overwritten(x, rows)
+    in_place = in_place and modes.may_be_overwritten(x, rows)
     flat = index.reshape(len(rows), 1 if index.shape == leading else index.shape[-1])
     columns = columns_here(flat, rows.shape[1], shard.start)
     op = ENTROPY if entropy else SOFTMAX

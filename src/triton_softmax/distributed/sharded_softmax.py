@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import composite, operators, plan_losses
+from .. import composite, modes, operators
 from ..arguments import (
     DTYPES,
     PLAIN,
@@ -26,10 +26,11 @@ from ..arguments import (
     check_int,
     check_modifiers_of_part,
 )
-from ..layout import rows_along
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
+from ..plan import losses as plan_losses
+from ..plan.layout import rows_along
 from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, agree_backward, send, tell
@@ -94,7 +95,7 @@ class _Normalized(Function):
         (y,) = ctx.saved_tensors
         shard, log = ctx.arguments
         op = LOG_SOFTMAX_VJP if log else SOFTMAX_VJP
-        (dy,) = operators.in_memory(incoming_gradient=dy)
+        (dy,) = modes.in_memory(incoming_gradient=dy)
         agree_backward(shard)
         return _over_ranks((y, dy), op, shard), None, None
 
@@ -119,7 +120,7 @@ def normalize(
     try:
         if type(x) not in PLAIN or implementation is not None or modifiers is not None:
             check_cut(x, group, implementation, modifiers, out)
-        (x,) = operators.in_memory(input=x)
+        (x,) = modes.in_memory(input=x)
         if not invariant and dtype is None and x.device.type != "cpu":
             if torch.is_autocast_enabled(x.device.type):
                 dtype = composite.accumulator(x.dtype)
@@ -182,7 +183,7 @@ def logsumexp(
     try:
         if type(x) not in PLAIN:
             check_cut(x, group)
-        (x,) = operators.in_memory(input=x)
+        (x,) = modes.in_memory(input=x)
         check_dtype(x.dtype, "the input")
         dim, shape = check_dim(dim if type(dim) is int else check_int(dim), x.dim()), x.shape
         x = x if shape else x.reshape(1)

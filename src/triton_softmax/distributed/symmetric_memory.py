@@ -33,9 +33,9 @@ from ..config import rows_of, splitting
 from ..kernels.device.exchange import poll, unpack_summaries, word_of
 from ..kernels.device.names import with_operation
 from ..kernels.split_rows import Rows, load_chunk, summarise, write_chunk
-from ..launch import Launch, Memo, cuda_index, current_device, plans
 from ..operations.operation import Operation
 from ..plan import device_of, key_of, traits_of
+from ..plan.launch import Launch, Memo, cuda_index, current_device, plans
 from .process_group import Shard, agree
 
 LEAST_COLS = 2048  # of the largest part: shorter ones would leave most of a program idle

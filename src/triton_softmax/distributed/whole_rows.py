@@ -18,12 +18,12 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from .. import arguments, operators
+from .. import arguments, modes, operators
 from ..arguments import Modifiers, Part
 from ..config import splitting
-from ..layout import rows_along
-from ..operators import is_plain_eager
+from ..modes import is_plain_eager
 from ..plan import plan_of
+from ..plan.layout import rows_along
 from .process_group import Shard, agree_backward, received, send
 
 
@@ -50,7 +50,7 @@ def part_of(shard: Shard, x: Tensor, *more: Tensor | None) -> Part | None:
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     """Return the whole of a tensor of which this rank has a part along `dim`."""
-    (x,) = operators.in_memory(input=x)
+    (x,) = modes.in_memory(input=x)
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
         part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
@@ -121,7 +121,7 @@ class _OfPart(Function):
     def backward(ctx, dy):
         (saved,) = ctx.saved_tensors
         op, dtype, shard, part = ctx.arguments
-        (dy,) = operators.in_memory(incoming_gradient=dy)
+        (dy,) = modes.in_memory(incoming_gradient=dy)
         agree_backward(shard)
         vjp = plan_of(op.vjp.operation, (saved, dy), 1, dtype, None, True, part)
         return vjp(saved, dy), *(None,) * 4

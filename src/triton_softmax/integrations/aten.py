@@ -16,11 +16,11 @@ from torch import Tensor
 
 from .. import arguments
 from ..arguments import DTYPES
-from ..launch import plans
 from ..operations.logsumexp import LOGSUMEXP
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from ..plan import key_of, make_plan, run_one
+from ..plan.launch import plans
 from .handle import LOCK, Handle, Replacement
 
 Options: TypeAlias = tuple[int, torch.dtype | None]

@@ -13,7 +13,7 @@ table counts the elements moved for a matrix of M rows and N columns, forward an
 | `split_strided` | `split_strided` | a long column over several programs | 2MN | 3MN |
 | `two_pass` | `two_pass` | a very long column, read twice in chunks | 3MN | 5MN |
 
-`masked_rows` is one more geometry, for rows with score modifiers: scale, soft cap, bias, masks.
+`modified_rows` is one more geometry, for rows with score modifiers: scale, soft cap, bias, masks.
 
 `row_scalars` holds the small kernels around a loss: they prepare the targets, multiply a gradient
 by the incoming gradient of each row, and run an operation's epilogue on row summaries known from

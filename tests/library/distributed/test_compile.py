@@ -87,7 +87,7 @@ def test_all_operations_and_kernels_are_here():
     found = [each for call in CALLS for shape in SHAPES for each in launched(call, shape)]
     kernels = {each.kernel for each in found}
     assert {name for name in vars(rank_kernels) if name.endswith("_kernel")} <= kernels
-    assert {"tile_kernel", "split_rows_kernel", "masked_rows_kernel"} <= kernels
+    assert {"tile_kernel", "split_rows_kernel", "modified_rows_kernel"} <= kernels
     ops = {each.constants.get("OP") for each in found}
     assert {*partials.NAMES.values()} <= ops
     assert {str(op) for op in FINISH_OF} <= ops

@@ -242,7 +242,7 @@ def test_a_mean_is_over_all_rows_of_the_mesh(ranks, more, plain):
 
 @pytest.mark.parametrize("on_mesh", [False, True], ids=["parts", "DTensor"])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-def test_maps(ranks, name, on_mesh):
+def test_modifiers(ranks, name, on_mesh):
     ranks.ask("with_maps", name, on_mesh, world=3)
 
 

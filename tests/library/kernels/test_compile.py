@@ -270,7 +270,7 @@ y = softmax(x, scale=scale, softcap=30.0, where=mask, {more}safe=True, sink=sink
 def of_scores(call: str, n_cols: int, gradient: bool = False) -> list[Compilation]:
     """The kernels of masked rows that a call launches."""
     found = compiled(SCORES.format(n_cols=n_cols, gradient=gradient) + call)
-    return [each for each in found if each.kernel == "masked_rows_kernel"]
+    return [each for each in found if each.kernel == "modified_rows_kernel"]
 
 
 def test_whole_vectors_and_no_spills():
@@ -311,7 +311,7 @@ def test_wide_indices_compile(shape, gpu):
     """With rows of which a program has several, and with chunks of rows whose columns 31 bits do
     not count: in one launch or two."""
     x = "torch.empty" + shape.replace(")", ", dtype=torch.bfloat16)", 1)
-    found = [each for each in compiled(LOSS.format(x=x), gpu) if "MAPS" in each.constants]
+    found = [each for each in compiled(LOSS.format(x=x), gpu) if "MODIFIERS" in each.constants]
     assert len(found) == (2 if "31" in shape else 1)
     for result in found:
         assert result.constants["HOW"].wide_index and result.spill_bytes == 0

@@ -11,7 +11,7 @@ from triton_softmax.composite import FINISH_OF, KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
 from triton_softmax.operations.cross_entropy import DISTRIBUTION, GIVEN_GRADIENT
 from triton_softmax.operations.token_statistics import GIVEN_TOKENS_GRADIENT
-from triton_softmax.plan_losses import finish
+from triton_softmax.plan.losses import finish
 
 pytestmark = quiet
 

@@ -5,8 +5,9 @@ first call with a given set of these makes a plan, and `plans` caches it under t
 prepared kernel launches; calling it allocates the results and passes the pointers.
 
 `plan_of` plans an operation along a dimension, on the kernel that `config` chooses for the layout.
-`plan_masked` has the plans of score modifiers, and `plan_losses` those of the small kernels around
-a loss, and of tokens and entropies.
+`modified` has the plans of score modifiers, `losses` those of the small kernels around a loss,
+`tokens` those of log-probabilities and entropies. `launch` holds a kernel's compiled variant and
+later calls it directly, and `layout` describes how tensors lie in memory.
 """
 
 import math
@@ -19,14 +20,15 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
-from . import arguments, composite, layout
-from .arguments import DTYPES, Part, check_alike, check_arguments, check_device
-from .config import Choice, Device, Masked, Traits, chosen, columns_of, rows_of, splitting
-from .config.calls import Columns, Rows
-from .config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
-from .kernels import split_rows, split_strided, strided, tile, two_pass
+from .. import arguments, composite
+from ..arguments import DTYPES, Part, check_alike, check_arguments, check_device
+from ..config import Choice, Device, Modified, Traits, chosen, columns_of, rows_of, splitting
+from ..config.calls import Columns, Rows
+from ..config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
+from ..kernels import split_rows, split_strided, strided, tile, two_pass
+from ..operations.operation import Operation, in_any_order
+from . import layout
 from .launch import Launch, Workspace, addresses_of, cuda_index, current_device, plans
-from .operations.operation import Operation, in_any_order
 
 GEOMETRIES = {
     "packed_rows": tile.tile_kernel,
@@ -316,7 +318,7 @@ def make_plan(
 
 
 def choose(
-    call: Rows | Columns | Masked, op: Operation, x: Tensor, implementation: str | None = None
+    call: Rows | Columns | Modified, op: Operation, x: Tensor, implementation: str | None = None
 ) -> Choice:
     """The choice for a call of an operation, on the device of x."""
     return chosen(call, traits_of(op), device_of(x), implementation)

@@ -19,7 +19,7 @@ import torch
 import triton
 from torch import Tensor
 
-from .arguments import INTERPRETED
+from ..arguments import INTERPRETED
 
 # Triton's interpreter keeps the program that runs in globals, so threads take turns. It computes
 # with NumPy, which warns of what masked lanes and infinite rows hold.

@@ -10,15 +10,21 @@ import torch
 import triton
 from torch import Tensor
 
-from . import arguments, layout
-from .arguments import Modifiers, Part
-from .config import Masked
-from .config.calls import vector_of_lines
-from .kernels.masked_rows import NO_SCALE, ONE_SCALE, SCALES, Maps, masked_rows_kernel
+from .. import arguments
+from ..arguments import Modifiers, Part
+from ..config import Modified
+from ..config.calls import vector_of_lines
+from ..kernels.modified_rows import (
+    NO_SCALE,
+    ONE_SCALE,
+    SCALES,
+    ModifierFlags,
+    modified_rows_kernel,
+)
+from ..operations.operation import Operation
+from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
+from . import Plan, RankPlan, choose, in_every_batch, key_of, layout
 from .launch import Launch, Workspace, plans
-from .operations.operation import Operation
-from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from .plan import Plan, RankPlan, choose, in_every_batch, key_of
 
 CACHED = 1 << 23
 """Bytes of mask and bias that stay in the L2 cache while the rows stream through it."""
@@ -38,7 +44,7 @@ def run_modified(
     before: bool = True,
     after: bool = False,
     x: Tensor | None = None,
-    of_mapped: torch.dtype | None = None,
+    of_modified: torch.dtype | None = None,
     of_scale: bool = False,
     of_sink: bool = False,
     invariant: bool = False,
@@ -49,9 +55,10 @@ def run_modified(
 
     `elements` are the operation's element tensors, all of one nonempty shape, with any strides;
     `numbers` its row scalars, in that shape without `dim`, which counts from the front; `x` the
-    unmodified elements, if they are not among its inputs. See `Maps` for `before` and `after`.
-    `dtype` is that of the result's elements, or of its row scalars if it has no elements, and
-    `of_mapped` that of the gradient at the modified elements. The elements are written to `out`.
+    unmodified elements, if they are not among its inputs. See `ModifierFlags` for `before` and
+    `after`. `dtype` is that of the result's elements, or of its row scalars if it has no elements,
+    and `of_modified` that of the gradient at the modified elements. The elements are written to
+    `out`.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at
@@ -67,56 +74,58 @@ def run_modified(
             scale = torch.full((), factor, dtype=dtype, device=elements[0].device)
             factor, kind = 1.0, SCALES
     sink = sink if before else None
-    maps = (
+    flags = (
         before, after, kind, softcap or 0.0, bias is not None, where is not None, causal,
         sink is not None, safe, -math.inf if op in LOGARITHMS else 0.0, x is not None,
-        of_mapped is not None, of_scale, of_sink,
+        of_modified is not None, of_scale, of_sink,
     )  # fmt: skip
     optional = (x, bias, where, scale, sink)
     inputs = (*elements, *numbers, *[each for each in optional if each is not None])
     tensors = inputs if out is None else (*inputs, out)
-    key = key_of((op, maps, dim, dtype, of_mapped, invariant, part, len(tensors)), tensors)
-    plan = plans.get(key) or plans.keep(
-        key, _plan_modified(op, Maps(*maps), inputs, dim, dtype, of_mapped, invariant, part, out)
-    )
+    key = key_of((op, flags, dim, dtype, of_modified, invariant, part, len(tensors)), tensors)
+    plan = plans.get(key)
+    if plan is None:
+        which = ModifierFlags(*flags)
+        options = which, inputs, dim, dtype, of_modified, invariant, part, out
+        plan = plans.keep(key, _plan_modified(op, *options))
     outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
-        at = op.results + (of_mapped is not None)
+        at = op.results + (of_modified is not None)
         outs = (*outs[:at], outs[at].sum(0).unsqueeze(dim), *outs[at + 1 :])
     return outs
 
 
 def _plan_modified(
     op: Operation,
-    maps: Maps,
+    flags: ModifierFlags,
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype,
-    of_mapped: torch.dtype | None,
+    of_modified: torch.dtype | None,
     invariant: bool,
     part: Part | None,
     out: Tensor | None,
 ) -> Plan:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
-    scalars, then those of x, bias, mask, scale and sink that `maps` has."""
+    scalars, then those of x, bias, mask, scale and sink that `flags` has."""
     x, n_inputs = inputs[0], len(inputs)
     shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
     wide = arguments.accumulator(dtype)
     # The inputs, then the results: whether each has elements along a row, and its view.
-    first_map = op.inputs + op.numbers
-    with_elements = first_map + maps.x + maps.bias + maps.where
-    along = [i < op.inputs or first_map <= i < with_elements for i in range(n_inputs)]
-    along += [True] * (not op.reduces) + [False] * op.row_results + [True] * maps.of_mapped
-    along += [False] * (maps.of_scale + maps.of_sink)
+    first_modifier = op.inputs + op.numbers
+    with_elements = first_modifier + flags.x + flags.bias + flags.where
+    along = [i < op.inputs or first_modifier <= i < with_elements for i in range(n_inputs)]
+    along += [True] * (not op.reduces) + [False] * op.row_results + [True] * flags.of_modified
+    along += [False] * (flags.of_scale + flags.of_sink)
     views = [
-        (t.unsqueeze(dim) if op.inputs <= i < first_map else t).expand(shape)
+        (t.unsqueeze(dim) if op.inputs <= i < first_modifier else t).expand(shape)
         for i, t in enumerate(inputs)
     ]
     outs: list[tuple[Any, torch.dtype]] = []
     for elements in along[n_inputs:]:
-        kind = wide if not elements else dtype if not outs else of_mapped or dtype
+        kind = wide if not elements else dtype if not outs else of_modified or dtype
         of_rows = shape[:dim] + shape[dim + 1 :]
         outs.append((shape if elements else of_rows, kind))
         result = torch.empty(outs[-1][0], dtype=kind, device="meta")
@@ -124,8 +133,8 @@ def _plan_modified(
     if out is not None:
         views[n_inputs] = out
 
-    of_maps = [i for i in range(first_map + maps.x, n_inputs) if along[i]]
-    groups = _groups(views, of_maps, dim, maps.causal)
+    of_modifiers = [i for i in range(first_modifier + flags.x, n_inputs) if along[i]]
+    groups = _groups(views, of_modifiers, dim, flags.causal)
     n_rows = math.prod([group[0] for group in groups])
     # A row of one element has no stride of its own. Row scalars have 0.
     steps = [
@@ -135,12 +144,12 @@ def _plan_modified(
     masked = _in_numbers(views, along, steps, groups, n_inputs, n_cols, total)
     choice, ranks = choose(masked, op, x), total // n_cols
     choice = choice._replace(n_chunks=choice.n_chunks // ranks)
-    if maps.of_scale:  # a part of each chunk
-        at = op.results + maps.of_mapped
+    if flags.of_scale:  # a part of each chunk
+        at = op.results + flags.of_modified
         steps[n_inputs + at] = n_rows
         outs[at] = (choice.n_chunks, *outs[at][0]), wide
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
-    size = (n_rows, n_cols, shape[-2] if maps.causal else 1)
+    size = (n_rows, n_cols, shape[-2] if flags.causal else 1)
     chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
     sizes = tuple([group[0] for group in groups])
     given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
@@ -148,9 +157,9 @@ def _plan_modified(
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     blocks, of_chunk = triton.cdiv(n_rows, block_rows), (1 + op.sums) * block_rows
-    programs, constants = blocks * choice.n_chunks, {"OP": op, "MAPS": maps}
+    programs, constants = blocks * choice.n_chunks, {"OP": op, "MODIFIERS": flags}
     launches = tuple([
-        Launch(masked_rows_kernel, programs, given, {**constants, "HOW": how}, options)
+        Launch(modified_rows_kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ])  # fmt: skip
     if part is not None:
@@ -162,15 +171,15 @@ def _plan_modified(
 
 
 def _groups(
-    views: list[Tensor], of_maps: list[int], dim: int, causal: bool
+    views: list[Tensor], of_modifiers: list[int], dim: int, causal: bool
 ) -> list[tuple[int, ...]]:
     """The rows of tensors in groups (size, stride in each tensor), the innermost first. Rows that
     share a mask and bias too large for the cache follow each other, so that it has a part."""
     shape = views[0].shape
     strides = [view.stride() for view in views]
     groups = layout.collapse(shape, strides, dim)[::-1] or [(1,) * (1 + len(views))]
-    differ = lambda group: any([group[1 + i] for i in of_maps])  # noqa: E731
-    n_bytes = shape[dim] * sum([views[i].element_size() for i in of_maps])
+    differ = lambda group: any([group[1 + i] for i in of_modifiers])  # noqa: E731
+    n_bytes = shape[dim] * sum([views[i].element_size() for i in of_modifiers])
     if n_bytes * math.prod([group[0] for group in groups if differ(group)]) > CACHED and not causal:
         groups.sort(key=differ)
     return groups
@@ -179,7 +188,7 @@ def _groups(
 def _in_numbers(
     views: list[Tensor], along: list[bool], steps: list[int], groups: list[tuple[int, ...]],
     n_inputs: int, n_cols: int, total: int,
-) -> Masked:  # fmt: skip
+) -> Modified:  # fmt: skip
     """Describe a call to `config`; `along` as in `_plan_modified`, steps are those along a row."""
     n_rows = math.prod([group[0] for group in groups])
     of_elements = [i for i, elements in enumerate(along) if elements]
@@ -187,7 +196,7 @@ def _in_numbers(
     counts = [n_cols, *[group[1 + i] for group in groups for i in of_elements]]
     sizes = [views[i].element_size() for i in of_elements if views[i].dtype != torch.bool]
     addresses = tuple([views[i].data_ptr() for i in of_elements])
-    return Masked(
+    return Modified(
         n_rows,
         total,
         sum([views[i].element_size() for i in of_elements if i < n_inputs]),

@@ -12,13 +12,14 @@ from kernel_cases import (
     DEVICE,
     INTERPRETED,
     drawn,
-    mapped_by_operators,
+    modified_by_operators,
     quiet,
     watch_accesses,
 )
-from triton_softmax import log_softmax, plan, plan_masked, softmax
-from triton_softmax.kernels.masked_rows import Maps
+from triton_softmax import log_softmax, plan, softmax
+from triton_softmax.kernels.modified_rows import ModifierFlags
 from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import modified
 
 pytestmark = quiet
 INF, NAN = float("inf"), float("nan")
@@ -72,7 +73,7 @@ def test_hostile_rows(name, safe, geometry):
     dead = torch.tensor([False, not safe, False, False, False, False])
     masked = torch.where(dead[:, None], NAN, torch.full((6, 2), empty))
     torch.testing.assert_close(y[:, 1::2], masked, equal_nan=True)
-    again = mapped_by_operators(name, HOSTILE, -1, {"where": KEPT, "safe": safe})
+    again = modified_by_operators(name, HOSTILE, -1, {"where": KEPT, "safe": safe})
     torch.testing.assert_close(again, y, equal_nan=True)
 
 
@@ -86,7 +87,7 @@ def test_a_safe_row_with_nan_or_infinity_is_nan_as_in_torch(name, geometry):
     wanted = wanted.log() if name == "log_softmax" else wanted
     torch.testing.assert_close(FUNCTIONS[name](x, safe=True), wanted, equal_nan=True)
     torch.testing.assert_close(
-        mapped_by_operators(name, x, -1, {"safe": True}), wanted, equal_nan=True
+        modified_by_operators(name, x, -1, {"safe": True}), wanted, equal_nan=True
     )
 
 
@@ -310,7 +311,7 @@ def test_rows_in_three_tiles(name, safe):
     x[2, :300] = -INF
     given = {"where": where, "safe": safe, "scale": 0.5}
     y = FUNCTIONS[name](x.requires_grad_(), **given)
-    wanted = mapped_by_operators(name, x, 1, given)
+    wanted = modified_by_operators(name, x, 1, given)
     torch.testing.assert_close(y, wanted, equal_nan=True)
     dy = torch.where(wanted == -INF, 0.0, tensor(4, 600, dtype=torch.float32, seed=5).detach())
     (dx,), (dz,) = (torch.autograd.grad(each[2:], x, dy[2:]) for each in (y, wanted))
@@ -336,7 +337,7 @@ def test_masks_are_read_where_they_lie_and_causal_reads_nothing_above_the_diagon
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter records addresses")
 def test_rows_with_the_same_mask_follow_each_other(monkeypatch):
-    monkeypatch.setattr(plan_masked, "CACHED", 0)
+    monkeypatch.setattr(modified, "CACHED", 0)
     x, where = tensor(3, 5, 19, dtype=torch.float32).detach(), mask(5, 19)
     with watch_accesses() as watch:
         softmax(x, where=where)
@@ -413,5 +414,6 @@ def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtyp
     x = torch.empty(2, 3, 2**20, dtype=torch.float16, device=DEVICE)
     inputs = x, torch.empty(3, 2**20, dtype=dtype, device=DEVICE)
     options = (2, x.dtype, None, False, None, None)
-    made = plan_masked._plan_modified(OPERATIONS["softmax"], Maps(bias=True), inputs, *options)
+    flags = ModifierFlags(bias=True)
+    made = modified._plan_modified(OPERATIONS["softmax"], flags, inputs, *options)
     assert made.launches[0].numbers[2] == sizes

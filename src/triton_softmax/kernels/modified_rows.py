@@ -1,8 +1,8 @@
 """Run any operation on rows with score modifiers: scale, soft cap, bias, masks and a sink.
 
-The modifiers (maps, in the code) transform each element before the operation sees it, so operations
+The modifiers transform each element before the operation sees it, so operations
 need not know of them. A sink is the summary that a row starts from. A gradient that the operation
-writes passes back through the maps.
+writes passes back through the modifiers.
 
 Masks, biases, scales and sinks broadcast without copies: rows are counted over all other
 dimensions, and every tensor has a stride for each, 0 if it is broadcast there. So a mask of
@@ -38,15 +38,15 @@ from .device.summaries import (
 from .device.sums import sum_of_any_terms, sums_of
 from .device.vectors import multiple_of
 
-NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `Maps.scaled`: not at all, by one number, per row
+NO_SCALE, ONE_SCALE, SCALES = 0, 1, 2  # `ModifierFlags.scaled`: not at all, by one number, per row
 
 
-class Maps(NamedTuple):
+class ModifierFlags(NamedTuple):
     """The score modifiers of a call, in the order in which they apply before the operation, or back
-    through which its gradient passes: a kernel's compile-time constant `MAPS`."""
+    through which its gradient passes: a kernel's compile-time constant `MODIFIERS`."""
 
     before: bool = True  # map the operation's first input; else take it as it is
-    after: bool = False  # map the result back: from a gradient at mapped elements to one at x
+    after: bool = False  # from a gradient at modified elements to one at x
     scaled: int = NO_SCALE
     softcap: float = 0.0  # the cap; 0 is none
     bias: bool = False
@@ -56,8 +56,8 @@ class Maps(NamedTuple):
     safe: bool = False
     empty: float = 0.0  # the result at masked elements
 
-    x: bool = False  # the unmapped elements are a separate input
-    of_mapped: bool = False  # also return the gradient at the mapped elements,
+    x: bool = False  # the unmodified elements are a separate input
+    of_modified: bool = False  # also return the gradient at the modified elements,
     of_scale: bool = False  # the gradient at each row's scale, as one partial per chunk,
     # and what the sink's gradient needs: the sink's share (forward) or the row sum (backward).
     of_sink: bool = False
@@ -77,7 +77,7 @@ def starts_of_rows(
         sizes: the sizes of these dimensions, innermost first.
         LEADING, FIRST, LAST: tensors 0 to LEADING − 1 and FIRST to LAST − 1 have elements along a
             row; the others hold row scalars.
-        HOW: a `MaskedRows`.
+        HOW: a `ModifiedRows`.
     """
     starts = ()
     for i in tl.static_range(len(ptrs)):
@@ -97,22 +97,22 @@ def starts_of_rows(
 
 
 @triton.jit
-def scaled(x, scale, MAPS: tl.constexpr):
+def scaled(x, scale, MODIFIERS: tl.constexpr):
     """Apply the scale."""
-    if MAPS.scaled:
+    if MODIFIERS.scaled:
         return x * scale
     else:
         return x
 
 
 @triton.jit
-def mapped(x, scale, bias, MAPS: tl.constexpr):
+def modified(x, scale, bias, MODIFIERS: tl.constexpr):
     """Apply scale, soft cap and bias: the operation's argument, before masks."""
     # eq: modifiers-definition
-    z = scaled(x, scale, MAPS)
-    if MAPS.softcap > 0.0:
-        z = softcapped(z, MAPS.softcap)
-    if MAPS.bias:
+    z = scaled(x, scale, MODIFIERS)
+    if MODIFIERS.softcap > 0.0:
+        z = softcapped(z, MODIFIERS.softcap)
+    if MODIFIERS.bias:
         z += bias.to(z.dtype)
     return z
 
@@ -129,7 +129,7 @@ def start_of_sink(sink):
 
 
 @triton.jit
-def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.constexpr,
+def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MODIFIERS: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
     """Load a tile: the operation's elements, then x and the bias, if they are inputs; and the mask
@@ -141,20 +141,20 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
     """
     INPUTS: tl.constexpr = OP.inputs
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
-    LAST: tl.constexpr = FURTHER + MAPS.x + MAPS.bias
+    LAST: tl.constexpr = FURTHER + MODIFIERS.x + MODIFIERS.bias
     VECTOR: tl.constexpr = HOW.vector
     kept = inside
-    if MAPS.causal:
+    if MODIFIERS.causal:
         kept = cols <= query
         inside = inside & (cols < (query // HOW.vector + 1) * HOW.vector)
     if HOW.wide_index:
         cols = cols.to(tl.int64)
-    if MAPS.where:
+    if MODIFIERS.where:
         places = starts[LAST] + cols * strides[LAST][0]
         if isinstance(strides[LAST][0], int):  # a stride of 1: no wider than the loads of x
             places = tl.max_contiguous(places, (1, VECTOR))
         where = tl.load(places, mask=inside, other=0) != 0
-        if MAPS.causal:
+        if MODIFIERS.causal:
             kept = kept & where
         else:
             kept = where
@@ -167,16 +167,18 @@ def load_tile(starts, strides, cols, inside, query, OP: tl.constexpr, MAPS: tl.c
 
 
 @triton.jit
-def values_of(raw, kept, cols, scale, OP: tl.constexpr, MAPS: tl.constexpr, INNER: tl.constexpr):
-    """The operation's values of a tile, mapped and masked, and the mask of kept elements."""
+def values_of(
+    raw, kept, cols, scale, OP: tl.constexpr, MODIFIERS: tl.constexpr, INNER: tl.constexpr
+):
+    """The operation's values of a tile, modified and masked, and the mask of kept elements."""
     ACC: tl.constexpr = upcast(INNER)
     INPUTS: tl.constexpr = OP.inputs
-    BIAS: tl.constexpr = OP.inputs + MAPS.x if MAPS.bias else 0
+    BIAS: tl.constexpr = OP.inputs + MODIFIERS.x if MODIFIERS.bias else 0
     first = raw[0].to(INNER).to(ACC)
-    if MAPS.before:
-        first = mapped(first, scale, raw[BIAS], MAPS)
-    if MAPS.safe and not MAPS.before:
-        kept = kept & (first != MAPS.empty)  # forward, the element was −∞: no gradient
+    if MODIFIERS.before:
+        first = modified(first, scale, raw[BIAS], MODIFIERS)
+    if MODIFIERS.safe and not MODIFIERS.before:
+        kept = kept & (first != MODIFIERS.empty)  # forward, the element was −∞: no gradient
     # eq: modifiers-masked
     values = (tl.where(kept, first, OP.padding).to(ACC),)
     for i in tl.static_range(1, INPUTS):
@@ -215,7 +217,7 @@ def sum_of_tile(products, OP: tl.constexpr):
 @triton.jit
 def finish_tile(
     ends, strides, raw, kept, cols, inside, m, given, last, blank, scale,
-    OP: tl.constexpr, MAPS: tl.constexpr, INNER: tl.constexpr,
+    OP: tl.constexpr, MODIFIERS: tl.constexpr, INNER: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
     """Write a tile of the result.
@@ -233,33 +235,33 @@ def finish_tile(
         The tile's part of the gradient at the scale; 0 if not requested.
     """
     OUT: tl.constexpr = ends[0].dtype.element_ty
-    values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
+    values, kept = values_of(raw, kept, cols, scale, OP, MODIFIERS, INNER)
     result = OP.finish(values, OP.terms(values, m, False), m, given)
     if OP.finish_at is not None:
         result = tl.where(cols == last[0], last[1], result)
     if HOW.wide_index:
         cols = cols.to(tl.int64)
     of_scale = m * 0.0
-    if MAPS.after:
+    if MODIFIERS.after:
         result = tl.where(kept, result, 0.0)
-        if MAPS.of_mapped:
+        if MODIFIERS.of_modified:
             AT: tl.constexpr = 1 + OP.row_results
-            of_mapped = result.to(ends[AT].dtype.element_ty)
-            tl.store(ends[AT] + cols * strides[AT][0], of_mapped, mask=inside)
-        X: tl.constexpr = OP.inputs if MAPS.x else 0
+            of_modified = result.to(ends[AT].dtype.element_ty)
+            tl.store(ends[AT] + cols * strides[AT][0], of_modified, mask=inside)
+        X: tl.constexpr = OP.inputs if MODIFIERS.x else 0
         x = raw[X].to(OUT).to(result.dtype)
-        if MAPS.softcap > 0.0:
-            slope = softcap_derivative(scaled(x, scale, MAPS), MAPS.softcap)
+        if MODIFIERS.softcap > 0.0:
+            slope = softcap_derivative(scaled(x, scale, MODIFIERS), MODIFIERS.softcap)
             result = tl.where(result == 0.0, 0.0, result * slope)  # 0 stays 0 for any x
-        if MAPS.of_scale:
+        if MODIFIERS.of_scale:
             # eq: modifiers-scale-gradient
             of_scale = sum_of_tile(tl.where(result == 0.0, 0.0, result * x), OP)
-        result = scaled(result, scale, MAPS)
+        result = scaled(result, scale, MODIFIERS)
     elif blank is not None:
         result = tl.where(kept, result, blank)
-        if OP.shifted and MAPS.safe:
+        if OP.shifted and MODIFIERS.safe:
             # A maximum drops NaN on a GPU; the sum of a row has it, and is 0 if nothing is left.
-            result = tl.where(given[0] == 0.0, MAPS.empty, result)
+            result = tl.where(given[0] == 0.0, MODIFIERS.empty, result)
     tl.store(ends[0] + cols * strides[0][0], result.to(INNER).to(OUT), mask=inside)
     return of_scale
 
@@ -290,8 +292,8 @@ def store_summary(words_ptr, program, m, totals, OP: tl.constexpr, BLOCK_ROWS: t
         tl.store(words_of(words_ptr, program, 1 + k, OP, BLOCK_ROWS), totals[k])
 
 
-@triton.jit(repr=with_operation("masked_rows"), do_not_specialize=["chunks"])
-def masked_rows_kernel(
+@triton.jit(repr=with_operation("modified_rows"), do_not_specialize=["chunks"])
+def modified_rows_kernel(
     in_ptrs,
     out_ptrs,
     words_ptr,
@@ -302,17 +304,17 @@ def masked_rows_kernel(
     shape,
     chunks,
     OP: tl.constexpr,
-    MAPS: tl.constexpr,
+    MODIFIERS: tl.constexpr,
     HOW: tl.constexpr,
 ):
     """Run an operation with score modifiers on a chunk of block_rows rows per program.
 
     Args:
-        in_ptrs: the operation's inputs: elements, then row scalars; then those that MAPS has of x,
-            bias, mask, and per row scale and sink.
+        in_ptrs: the operation's inputs: elements, then row scalars; then those that MODIFIERS has
+            of x, bias, mask, and per row scale and sink.
         out_ptrs: the operation's results: elements unless it reduces, then row scalars; then those
-            that MAPS has of the gradient at the mapped elements, the gradient at the scale, and
-            what the sink's needs.
+            that MODIFIERS has of the gradient at the modified elements, the gradient at the scale,
+            and what the sink's needs.
         words_ptr: workspace for the partials of chunks; unused with one launch.
         scale: the scale, if it is one number.
         in_strides: for each input, its stride along a row (0 if broadcast), then its strides along
@@ -323,8 +325,8 @@ def masked_rows_kernel(
         chunks: the number of chunks, their columns, a multiple of vector, and how many chunks the
             row has on all ranks.
         OP: the `Operation`.
-        MAPS: the `Maps`.
-        HOW: a `MaskedRows`.
+        MODIFIERS: the `ModifierFlags`.
+        HOW: a `ModifiedRows`.
     """
     NUMBERS: tl.constexpr = OP.numbers
     ROW_RESULTS: tl.constexpr = OP.row_results
@@ -336,7 +338,7 @@ def masked_rows_kernel(
     TILES: tl.constexpr = HOW.tiles
     VECTORS: tl.constexpr = HOW.vector * in_ptrs[0].dtype.element_ty.primitive_bitwidth >= 128
     FURTHER: tl.constexpr = OP.inputs + OP.numbers
-    OF_ROWS: tl.constexpr = FURTHER + MAPS.x + MAPS.bias + MAPS.where
+    OF_ROWS: tl.constexpr = FURTHER + MODIFIERS.x + MODIFIERS.bias + MODIFIERS.where
     AFTER: tl.constexpr = OP.row_results if OP.reduces else OP.row_results + 1
     n_chunks, chunk_cols, n_parts = chunks
     program = tl.program_id(0)
@@ -358,15 +360,15 @@ def masked_rows_kernel(
     starts = starts_of_rows(in_ptrs, in_strides, rows, sizes, OP.inputs, FURTHER, OF_ROWS, HOW)
     ends = starts_of_rows(
         out_ptrs, out_strides, rows, sizes,
-        AFTER - OP.row_results, AFTER, AFTER + MAPS.of_mapped, HOW,
+        AFTER - OP.row_results, AFTER, AFTER + MODIFIERS.of_modified, HOW,
     )  # fmt: skip
-    if MAPS.scaled == 2:
+    if MODIFIERS.scaled == 2:
         scale = tl.load(starts[OF_ROWS], mask=there, other=1.0).to(ACC)
 
     m = tl.full((BLOCK_ROWS, 1), float("-inf") if OP.shifted else 0.0, ACC)
     totals = zeros_for((BLOCK_ROWS, 1), ACC, OP)
-    if MAPS.sink:
-        SINK: tl.constexpr = OF_ROWS + 1 if MAPS.scaled == 2 else OF_ROWS
+    if MODIFIERS.sink:
+        SINK: tl.constexpr = OF_ROWS + 1 if MODIFIERS.scaled == 2 else OF_ROWS
         sink = tl.load(starts[SINK], mask=there, other=0.0).to(ACC)
         if HOW.write:
             m, d = start_of_sink(sink)
@@ -378,23 +380,23 @@ def masked_rows_kernel(
         for t in tl.static_range(TILES):
             cols = t * BLOCK_COLS + tile
             inside = there & (cols < end)
-            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MODIFIERS, HOW)
             raws = raws + (raw,)
             keeps = keeps + (kept,)
         for t in tl.static_range(TILES):
             cols = t * BLOCK_COLS + tile
-            values, kept = values_of(raws[t], keeps[t], cols, scale, OP, MAPS, INNER)
+            values, kept = values_of(raws[t], keeps[t], cols, scale, OP, MODIFIERS, INNER)
             tiles = tiles + (values,)
         m, totals = with_tiles(m, totals, tiles, OP)
     elif HOW.publish:
         reach = end
-        if MAPS.causal:  # the last column that any row of this program attends to
+        if MODIFIERS.causal:  # the last column that any row of this program attends to
             reach = tl.minimum(end, tl.max(tl.max(query, axis=1), axis=0) + 1)
         for start in tl.range(begin, reach, BLOCK_COLS, num_stages=HOW.stages):
             cols = start + tile
             inside = there & (cols < end)
-            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
-            values, kept = values_of(raw, kept, cols, scale, OP, MAPS, INNER)
+            raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MODIFIERS, HOW)
+            values, kept = values_of(raw, kept, cols, scale, OP, MODIFIERS, INNER)
             m, totals = with_tiles(m, totals, (values,), OP)
     else:
         summaries = words_ptr.to(tl.pointer_type(ACC))
@@ -409,9 +411,9 @@ def masked_rows_kernel(
         numbers = ()
         for i in tl.static_range(NUMBERS):
             numbers = numbers + (tl.load(starts[OP.inputs + i], mask=there, other=1),)
-        if MAPS.before and OP.numbers > 1:
-            # The second scalar is the target logit, which the maps apply to as well.
-            picked = mapped(numbers[1].to(ACC), scale, 0.0, MAPS)
+        if MODIFIERS.before and OP.numbers > 1:
+            # The second scalar is the target logit, which the modifiers apply to as well.
+            picked = modified(numbers[1].to(ACC), scale, 0.0, MODIFIERS)
             numbers = (numbers[0], picked) + numbers[2:]
         writes = there & (chunk == 0)
         if OP.row_results:
@@ -419,29 +421,29 @@ def masked_rows_kernel(
             for k in tl.static_range(ROW_RESULTS):
                 to = ends[AFTER - ROW_RESULTS + k]
                 tl.store(to, results[k].to(to.dtype.element_ty), mask=writes)
-        if MAPS.of_sink:
-            LAST: tl.constexpr = AFTER + MAPS.of_mapped + MAPS.of_scale
+        if MODIFIERS.of_sink:
+            LAST: tl.constexpr = AFTER + MODIFIERS.of_modified + MODIFIERS.of_scale
             of_sink = totals[0]
-            if MAPS.before:
+            if MODIFIERS.before:
                 # eq: modifiers-sink-share
                 of_sink = exp_shifted(start_of_sink(sink)[0], m) / totals[0]
             tl.store(ends[LAST], of_sink.to(ends[LAST].dtype.element_ty), mask=writes)
-        if MAPS.sink:
+        if MODIFIERS.sink:
             m = tl.where(sink == float("inf"), sink, m)
     if HOW.write and not OP.reduces:
         given = adjusted(m, totals, numbers, OP)
         last = (query, m)
         if OP.finish_at is not None:
             last = OP.finish_at(m, given, numbers)
-        MASKED: tl.constexpr = MAPS.where or MAPS.causal or MAPS.safe
+        MASKED: tl.constexpr = MODIFIERS.where or MODIFIERS.causal or MODIFIERS.safe
         # Keep a mask that is loaded element by element: the compiler would wait for each reload.
-        AGAIN: tl.constexpr = HOW.whole and (VECTORS or not MAPS.where)
+        AGAIN: tl.constexpr = HOW.whole and (VECTORS or not MODIFIERS.where)
         of_scale = tl.zeros((BLOCK_ROWS, 1), ACC)
         blank = None
         walked = not HOW.whole
-        if MASKED and not MAPS.after:
-            blank = tl.full((BLOCK_ROWS, 1), MAPS.empty, ACC)
-            if OP.shifted and not MAPS.safe:  # 0/0 in a fully masked row
+        if MASKED and not MODIFIERS.after:
+            blank = tl.full((BLOCK_ROWS, 1), MODIFIERS.empty, ACC)
+            if OP.shifted and not MODIFIERS.safe:  # 0/0 in a fully masked row
                 blank = tl.where(totals[0] == 0.0, float("nan"), blank)
             if AGAIN:
                 # If the row has a sum, padding yields the right result at masked elements. A row
@@ -454,19 +456,19 @@ def masked_rows_kernel(
                     inside = there & (cols < end)
                     of_scale += finish_tile(
                         ends, out_strides, raws[t], keeps[t], cols, inside, m, given, last,
-                        None if AGAIN else blank, scale, OP, MAPS, INNER, HOW,
+                        None if AGAIN else blank, scale, OP, MODIFIERS, INNER, HOW,
                     )  # fmt: skip
         if walked:
             last_tile = begin + (end - 1 - begin) // BLOCK_COLS * BLOCK_COLS
             for start in tl.range(begin, end, BLOCK_COLS, num_stages=HOW.stages):
                 cols = last_tile - (start - begin) + tile
                 inside = there & (cols < end)
-                raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MAPS, HOW)
+                raw, kept = load_tile(starts, in_strides, cols, inside, query, OP, MODIFIERS, HOW)
                 of_scale += finish_tile(
                     ends, out_strides, raw, kept, cols, inside, m, given, last, blank, scale,
-                    OP, MAPS, INNER, HOW,
+                    OP, MODIFIERS, INNER, HOW,
                 )  # fmt: skip
-        if MAPS.of_scale:
-            AT_SCALE: tl.constexpr = AFTER + MAPS.of_mapped
+        if MODIFIERS.of_scale:
+            AT_SCALE: tl.constexpr = AFTER + MODIFIERS.of_modified
             there_too = ends[AT_SCALE] + chunk * out_strides[AT_SCALE][0]
             tl.store(there_too, of_scale.to(there_too.dtype.element_ty), mask=there)
