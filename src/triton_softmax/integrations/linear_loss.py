@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import resolve_name
 from torch.utils._pytree import tree_map_only
 
 from ..arguments import PLAIN, autocasts
@@ -77,7 +78,7 @@ class UnmadeLogits(Tensor):
         scale: float = 1.0,
         cap: float | None = None,
     ) -> "UnmadeLogits":
-        unmade = hidden.detach().new_empty((), dtype=dtype).expand(shape).as_subclass(cls)
+        unmade = hidden.new_empty((), dtype=dtype).expand(shape).as_subclass(cls)
         unmade.call, unmade.hidden, unmade.make = call, hidden, make
         unmade.scale, unmade.cap, unmade.known = scale, cap, None
         return unmade
@@ -106,20 +107,10 @@ class UnmadeLogits(Tensor):
         make = lambda: func(self.made(), *given)  # noqa: E731
         return UnmadeLogits.of(self.call, self.hidden, shape, dtype, make, scale, cap)
 
-    def loss(
-        self,
-        target: Tensor,
-        weight: Tensor | None,
-        size_average: Any,
-        ignore_index: int,
-        reduce: Any,
-        reduction: str,
-        label_smoothing: float,
-        loss_dtype: torch.dtype | None = None,
-    ) -> Tensor:
+    def loss(self, *given: Any, loss_dtype: torch.dtype | None = None) -> Tensor:
         """Return `cross_entropy` of these, which stay unmade."""
-        self.call.used = True
-        head, cap = self.call.head, self.cap
+        target, weight, _, ignore_index, _, reduction, label_smoothing = given
+        head, cap, self.call.used = self.call.head, self.cap, True
         return linear_cross_entropy(
             self.hidden.reshape(-1, self.hidden.shape[-1]),
             head.weight,
@@ -148,18 +139,14 @@ class UnmadeLogits(Tensor):
                 return later
 
         def made(each: UnmadeLogits) -> Tensor:
-            each.call.read = each.call.read or getattr(func, "__name__", str(func))
+            each.call.read = each.call.read or resolve_name(func) or func.__name__
             return each.made()
 
         args, kwargs = tree_map_only(cls, made, (args, kwargs))
         return func(*args, **kwargs)
 
 
-class _Thread(threading.local):
-    inside = False
-
-
-_thread = _Thread()
+_thread = threading.local()
 
 
 def without_logits(
@@ -168,17 +155,18 @@ def without_logits(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     handle: Any,
-    own_loss: bool,
 ) -> Any:
     """Return `forward(model, *args, **kwargs)`, with None for the logits if only the loss needed
     them; else let `handle` say why they were made."""
-    if _thread.inside:  # of a model in a model, whose logits the outer one may read
+    if getattr(
+        _thread, "inside", False
+    ):  # of a model in a model, whose logits the outer one may read
         return forward(model, *args, **kwargs)
     head = model.get_output_embeddings()
     names = [name for name, each in model.named_children() if each is head]
-    reason = _obstacle(head, names) if own_loss else "its loss_function is another"
+    reason, kind = _obstacle(head, names), type(model).__name__
     if reason is not None:
-        handle.say(model, reason)
+        handle.say(kind, reason)
         return forward(model, *args, **kwargs)
     call = Head(head, handle)
     before = vars(model) | {"_modules": model._modules | {names[0]: call}}
@@ -193,9 +181,9 @@ def without_logits(
         if before.get(name, call) is not value:
             setattr(model, name, value)
     if call.read is not None:
-        handle.say(model, f"its forward reads them, in {call.read!r}")
+        handle.say(kind, f"its forward calls {call.read} of them")
     elif not call.used:
-        handle.say(model, "it computed no loss: it got no labels, as where a trainer smooths them")
+        handle.say(kind, "it computed no loss: it got no labels, as where a trainer smooths them")
     return _finished(output, call)
 
 
@@ -224,6 +212,6 @@ def _finished(output: Any, call: Head) -> Any:
     if isinstance(output, tuple):  # transformers leaves out what is None
         finished = [(each, finish(each)) for each in output]
         return tuple(now for each, now in finished if now is not None or each is None)
-    changed = {name: finish(each) for name, each in output.items()}
-    changed = {name: each for name, each in changed.items() if each is not output[name]}
-    return dataclasses.replace(output, **changed)
+    if not dataclasses.is_dataclass(output):
+        return output
+    return dataclasses.replace(output, **{name: finish(each) for name, each in output.items()})

@@ -77,9 +77,10 @@ class _OfModels(Handle):
     def covers(self, module: Any) -> bool:
         return self.modules is not None and module in self.modules
 
-    def say(self, model: nn.Module, reason: str) -> None:
-        """Warn, once, that the logits of a kind of model were made."""
-        words = f"linear_loss: {type(model).__name__} makes its logits, since {reason}"
+    @torch.compiler.assume_constant_result  # run while it compiles
+    def say(self, model: str, reason: str) -> None:
+        """Warn, once, that the logits of a class of models are made."""
+        words = f"linear_loss: {model} makes its logits, since {reason}"
         if words not in self._said:
             self._said.add(words)
             warnings.warn(words, stacklevel=2)
@@ -172,13 +173,19 @@ class _Models(Replacement):
     def _without_logits(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(theirs)
         def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
-            training = not is_compiling() and model.training and torch.is_grad_enabled()
+            training = model.training and torch.is_grad_enabled()
             handle = self.answering(model) if training else None
             if handle is None or not handle.linear_loss:
                 return theirs(model, *args, **kwargs)
-            function = model.loss_function
-            ours = function is _our_loss or getattr(function, "func", None) == self.loss
-            return without_logits(theirs, model, args, kwargs, handle, ours)
+            loss, reason = model.loss_function, None
+            if is_compiling():
+                reason = "torch.compile compiles it"
+            elif loss is not _our_loss and getattr(loss, "func", None) != self.loss:
+                reason = "its loss_function is another"
+            if reason is None:
+                return without_logits(theirs, model, args, kwargs, handle)
+            handle.say(type(model).__name__, reason)
+            return theirs(model, *args, **kwargs)
 
         return forward
 

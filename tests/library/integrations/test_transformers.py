@@ -231,7 +231,8 @@ def test_replicas_run_ours():
 
 
 def test_adapters_run_ours():
-    peft = pytest.importorskip("peft")
+    import peft
+
     model = small("llama")
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"]))
     wanted = step(adapted)
@@ -243,9 +244,10 @@ def test_adapters_run_ours():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_ranks_run_ours(two_ranks, how):
-    two_ranks.ask("step", how)
+@pytest.mark.parametrize("linear_loss", [False, True])
+@pytest.mark.parametrize("how", ["ddp", "fsdp", "fsdp with a sharded head"])
+def test_ranks_run_ours(two_ranks, how, linear_loss):
+    two_ranks.ask("step", how, linear_loss)
 
 
 @pytest.fixture(scope="module")
