@@ -11,7 +11,7 @@ SEED ?= 0
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export NO_MKDOCS_2_WARNING = 1
 
-TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src tests tools
+TEXTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples src tests tools
 PYTEST = $(PY) -m pytest --numprocesses=auto --dist=worksteal
 
 .PHONY: serve build test fuzz quick format size regenerate lint clean

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from site_build import SECTION, sections
+from site_build import SECTION
 from softmax_site import source
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -217,7 +217,7 @@ def test_every_section_of_the_source_is_on_a_page():
     marked = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in SRC.rglob("*.py")
-        for name in sections(path)
+        for name in source.read(path.relative_to(ROOT).as_posix(), ROOT).edges
     }
     assert not marked - included
 

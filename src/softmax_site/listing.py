@@ -76,13 +76,8 @@ class Listings:
 
     def html(self, asked: str) -> str:
         """A part of a file, in its own lines."""
-        match = source.DIRECTIVE.fullmatch(f"[[code {asked}]]")
-        if match is None:
-            raise source.SourceError(f"not understood: [[code {asked}]]")
-        file, since = source.read(match["path"], self.root), match["since"]
-        first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
-        piece = file.piece(match["name"], first, last)
-        changed: set[int] = set()
+        file, piece, match = source.named(asked, self.root)
+        since, changed = match["since"], set()
         if since:
             beside = str(PurePosixPath(file.path).with_name(f"{since}.py"))
             changed = source.changed(file, match["name"], source.read(beside, self.root))
@@ -166,7 +161,7 @@ class Listings:
 _INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
 
 
-@source.kept("mkdocs.yml", "docs/**/*.md")
+@source.kept
 def shown_on(root: Path) -> dict[str, list[str]]:
     """The pages that show parts of each file."""
     found: dict[str, list[str]] = {}

@@ -58,14 +58,6 @@ def test_every_symbol_of_a_display_equation_is_listed():
     assert not missing, "\n".join(sorted(missing))
 
 
-def test_the_letters_of_the_blog_post_are_those_that_it_writes():
-    """Its **s** is the denominator; the row sums of the gradient have an index."""
-    translated = dict(re.findall(r"^ +\| (\$[^|]+\$[^|]*?) \|.*?\|.*?\| (.+?) \|", PAGE, re.M))
-    assert translated[r"$\mathbf{s}$"] == "$s_{grad}$"
-    assert translated["$d$; $d_i$ in a loop"].startswith("**s**")
-    assert "max" in translated["$m$; $m_i$ in a loop"]
-
-
 def test_no_symbol_is_listed_twice():
     """But what a row shows another symbol on: the inner product, the tilde, the wide hat."""
     counts = Counter(listed())

@@ -72,13 +72,6 @@ def test_every_link_leads_somewhere(site, read):
     assert not wrong, "\n".join(wrong[:20])
 
 
-def test_a_broken_link_is_noticed():
-    links = ["../b/", "../b/#there", "https://elsewhere/", "../c/", "../b/#gone", "../d.csv"]
-    one, other = Page([], links, set(), ""), Page([], [], {"there"}, "")
-    wrong = broken({"a/": one, "b/": other}, {"d.csv"})
-    assert wrong == ["a/: ../c/", "a/: ../b/#gone has no such anchor"]
-
-
 def test_an_old_address_leads_to_the_page_of_today(site):
     for old, new in site_config().extra["moved"].items():
         text = (site / old / "index.html").read_text("utf8")
@@ -183,22 +176,6 @@ def test_a_page_is_called_alike_above_and_beside():
     ]
     assert len(pages) > 40 and not wrong, "\n".join(wrong)
     assert not called("Waiting", "Long columns: several programs share them")
-
-
-def test_what_an_end_lacks_is_noticed():
-    question = '??? question "Why?"\n\n    ```pycon\n    >>> 1\n    1\n    ```\n\n'
-    end = "[Next: B](../kernels/b.md){ .next }\n"
-    whole = f"# A\n\n## Questions\n\n{question * 3}{end}"
-    assert lacking("math/a.md", whole, "kernels/b.md", {"B"}) == ""
-    for text, after, title, says in (
-        (whole.replace("## Questions", "## More"), "kernels/b.md", "B", "no questions"),
-        (f"# A\n\n## Questions\n\n{question * 2}{end}", "kernels/b.md", "B", "2 of 2"),
-        (whole.replace("```pycon", "```text", 1), "kernels/b.md", "B", "2 of 3"),
-        (whole + "\nMore.\n", "kernels/b.md", "B", "ends with 'More.'"),
-        (whole, "kernels/c.md", "B", "leads to kernels/b.md"),
-        (whole, "kernels/b.md", "C", "calls the next page 'B'"),
-    ):
-        assert lacking("math/a.md", text, after, {title}).startswith(says)
 
 
 def test_the_index_of_the_search_is_short_and_has_no_code(site):

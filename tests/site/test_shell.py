@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-from site_build import ROOT, python, site_config
+from site_build import ROOT, build_with_address, site_config
 from softmax_bench import traffic
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
@@ -57,27 +56,13 @@ def published(tmp_path_factory) -> Path:
     """Two pages in the shell of the site, built with an address and a repository."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "docs").mkdir()
-    (folder / "tests/site").mkdir(parents=True)
-    (folder / "tests/site/test_corrections.py").touch()
     (folder / "docs/index.md").write_text(
         "---\ndescription: The first page.\n---\n# Home\n\n"
         "    pip install .  # in a clone of the repository\n"
     )
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
-    settings = {
-        "INHERIT": str(ROOT / "mkdocs.yml"),
-        "hooks": [str(ROOT / "mkdocs_hooks.py")],
-        "watch": [],
-        "plugins": ["search"],
-        "extra": {"loads": []},
-        "theme": {"custom_dir": str(ROOT / "docs/_overrides")},
-        "extra_css": [],
-        "nav": [{"Home": "index.md"}, {"Tutorial": [{"Other": "other.md"}]}],
-    }
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
-    named = {"SITE_URL": ADDRESS, "REPO_URL": "https://example.org/source"}
-    quiet = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-    done = python(*"-m mkdocs build -q -d site".split(), cwd=folder, **named, **quiet)
+    nav = [{"Home": "index.md"}, {"Tutorial": [{"Other": "other.md"}]}]
+    done = build_with_address(folder, ADDRESS, nav)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
