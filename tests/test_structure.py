@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,20 +138,6 @@ def test_what_a_folder_of_the_library_imports(folder):
             assert ok, f"{where(path, node)} imports {name}"
 
 
-def test_no_kernel_has_more_than_fifteen_parameters():
-    """Triton specializes on elements of a tuple, so numbers that vary are parameters."""
-    found = {}
-    for path in [*modules(LIBRARY), *modules(TUTORIAL)]:
-        for node in ast.walk(ast.parse(path.read_text("utf8"))):
-            jitted = isinstance(node, ast.FunctionDef) and any(
-                ast.unparse(each).startswith("triton.jit") for each in node.decorator_list
-            )
-            if jitted and node.name.endswith("_kernel"):
-                found[node.name] = len(node.args.args) + len(node.args.kwonlyargs)
-    assert {"split_rows_kernel", "strided_kernel", "softmax_forward_two_loops_kernel"} <= set(found)
-    assert {name: count for name, count in found.items() if count > 15} == {}
-
-
 def private_names(path: Path) -> set[str]:
     """Private names of torch and triton in a file, those that `getattr` is asked for included."""
     roots = {"torch", "triton", "tl", "forward_ad"}
@@ -185,24 +170,6 @@ def test_private_names_of_torch_and_triton_stand_in_few_files():
     assert found <= {"modes.py", "operators.py", "launch.py", "symmetric_memory.py"}
 
 
-def test_measuring_and_the_providers_do_not_import_each_other():
-    graph = {}
-    for path in modules(BENCH):
-        names = {name.removeprefix(f"{BENCH}.").split(".")[0] for _, name in imports(path)}
-        graph[path.stem] = names & {other.stem for other in modules(BENCH)}
-
-    def reach(start: str) -> set[str]:
-        seen, todo = set(), [start]
-        while todo:
-            for name in graph[todo.pop()] - seen:
-                seen.add(name)
-                todo.append(name)
-        return seen
-
-    for name in graph:
-        assert name not in reach(name), f"{BENCH}.{name} imports itself, by way of others"
-
-
 IN_CELL = re.compile(r"^# code: (?P<path>\S+):(?P<name>\S+)$", re.M)
 """A section that a cell shows."""
 
@@ -220,23 +187,3 @@ def test_every_section_of_the_source_is_on_a_page():
         for name in source.read(path.relative_to(ROOT).as_posix(), ROOT).edges
     }
     assert not marked - included
-
-
-def committed() -> list[str]:
-    run = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if run.returncode != 0:
-        pytest.skip("not a clone: no list of committed files")
-    return run.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_nothing_that_is_rendered_is_committed():
-    """What follows from a committed file is made when the site is built; see `test_computed.py`
-    for what needs a compiler."""
-    from softmax_site import rendered
-
-    made = {f"docs/{path}" for path in rendered.load(ROOT).assets}
-    assert made
-    assert not made & set(committed())
-    for name in committed():
-        assert not name.startswith(("docs/_generated/", "docs/assets/bench/", "site/")), name

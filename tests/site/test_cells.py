@@ -2,7 +2,6 @@
 break, stop and mend them."""
 
 import ast
-import builtins
 import itertools
 import json
 import re
@@ -162,24 +161,6 @@ def test_what_a_cell_finds_is_said_in_the_page():
     shown = cells.html(ROOT, "tile")
     for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
         assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
-    for name in NAMES:
-        cell = cells.read(ROOT, name)
-        texts = cell.texts("right")
-        defined = {*session.NAMES, *cell.given, *dir(builtins), *"triton tl print show".split()}
-        nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
-        free = {node.id for node in nodes if isinstance(node, ast.Name)}
-        assert free - set(bound(texts)) <= defined, name
-
-
-def bound(texts):
-    """Names that some texts give a meaning to."""
-    for node in (node for text in texts for node in ast.walk(ast.parse(text))):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.FunctionDef | ast.alias):
-            yield node.name
 
 
 CORRECTIONS = {
