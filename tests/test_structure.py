@@ -24,9 +24,6 @@ ABOVE = {
 }
 """The packages that a package does not import: site → bench and playground → tutorial → library."""
 
-COMPILES_OR_RUNS = "computed"
-"""The part of the site that needs the library, torch and triton."""
-
 
 def modules(package: str) -> list[Path]:
     return sorted((SRC / package).rglob("*.py"))
@@ -62,38 +59,6 @@ def test_packages_import_downwards_only(package):
         for node, name in imports(path):
             top = name.split(".")[0]
             assert top not in ABOVE[package], f"{where(path, node)} imports {name}"
-
-
-def test_the_site_imports_no_library_torch_or_triton_but_where_it_computes():
-    """Nor does what it imports of the benchmarks, unless a function does so when called."""
-    folder = SRC / SITE / COMPILES_OR_RUNS
-    todo = [path for path in modules(SITE) if not path.is_relative_to(folder)]
-    seen = set()
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        tree = ast.parse(path.read_text("utf8"))
-        deferred = {
-            (inner.lineno, inner.col_offset)
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            for inner in ast.walk(node)
-            if isinstance(inner, (ast.Import, ast.ImportFrom))
-        }
-        for node, name in imports(path):
-            in_site = path.is_relative_to(SRC / SITE)
-            if not in_site and (node.lineno, node.col_offset) in deferred:
-                continue
-            top = name.split(".")[0]
-            assert top not in {LIBRARY, "torch", "triton"}, f"{where(path, node)} imports {name}"
-            if top in (BENCH, PLAYGROUND):
-                parts = name.split(".")
-                for at in (2, 3):
-                    file = SRC.joinpath(*parts[:at]).with_suffix(".py")
-                    if file.is_file():
-                        todo.append(file)
 
 
 @pytest.mark.parametrize("package", ABOVE)
@@ -141,27 +106,19 @@ def test_what_a_folder_of_the_library_imports(folder):
 def private_names(path: Path) -> set[str]:
     """Private names of torch and triton in a file, those that `getattr` is asked for included."""
     roots = {"torch", "triton", "tl", "forward_ad"}
-    found: set[str] = set()
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text("utf8"))):
-        names = []
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
-            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            names += [*node.module.split("."), *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Import):
-            names = [
-                piece
-                for alias in node.names
-                if alias.name.split(".")[0] in roots
-                for piece in alias.name.split(".")
-            ]
+            imported = [alias.name.split(".") for alias in node.names]
+            names += sum((parts for parts in imported if parts[0] in roots), [])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
-            names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
+            names += [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
         elif isinstance(node, ast.Attribute):
-            value = node.value
-            while isinstance(value, ast.Attribute):
-                value = value.value
-            own = isinstance(value, ast.Name) and value.id in ("self", "cls")
-            names = [] if own else [node.attr]
-        found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
+            own = re.match(r"(self|cls)\b", ast.unparse(node.value))
+            names += [] if own else [node.attr]
+    found = {name for name in names if name.startswith("_") and not name.startswith("__")}
     return found - {"_replace", "_asdict", "_fields"}  # public methods of named tuples
 
 

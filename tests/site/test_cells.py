@@ -11,7 +11,6 @@ import pytest
 
 from browser import CELL, LONG, PHONE, finished
 from site_build import ROOT
-from softmax_bench.traffic import FORWARD
 from softmax_playground import cells
 from softmax_playground.small_triton import session
 from softmax_site import corrections, source
@@ -243,19 +242,6 @@ def test_a_cell_has_the_code_of_the_library(name):
     assert defined and all(f"{function}" in text or function in kernel for function in defined)
 
 
-def accesses(answer):
-    """What all steps have read and written."""
-    return [access for step in answer["steps"] for access in step["accesses"]]
-
-
-def test_five_lines_move_what_the_page_says():
-    answer = cells.read(ROOT, "naive").run()
-    moved = {"load": 0, "store": 0}
-    for kind, _, places, _ in accesses(answer):
-        moved[kind] += len(places)
-    assert moved == {"load": FORWARD["naive"].reads(2, 3), "store": FORWARD["naive"].writes(2, 3)}
-
-
 def test_one_gradient_is_shown_with_the_same_digits():
     """By one kernel and by four, of the worked example."""
     of_dx = r'data-tensor="\d"><figcaption><b>dx</b>.*?</table>'
@@ -264,17 +250,6 @@ def test_one_gradient_is_shown_with_the_same_digits():
         for name in ("backward", "naive-backward")
     )
     assert one == four and len(one) == 6
-
-
-@pytest.mark.parametrize(
-    "name, rung",
-    [("three-loops", "three_loops"), ("two-loops", "two_loops"), ("single-block", "single_block")],
-)
-def test_the_ladder_moves_what_the_page_says(name, rung):
-    answer = cells.read(ROOT, name).run()
-    read, written = re.findall(r'data-count="\w+">(\d+)<', answer["html"])
-    assert int(read) == 4 * FORWARD[rung].reads(2, 3)
-    assert int(written) == 4 * FORWARD[rung].writes(2, 3)
 
 
 def test_split_rows_reads_for_programs_that_have_not_run():
