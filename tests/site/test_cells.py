@@ -13,7 +13,7 @@ from browser import CELL, LONG, PHONE, finished
 from site_build import ROOT
 from softmax_playground import cells
 from softmax_playground.small_triton import session
-from softmax_site import corrections, source
+from softmax_site import modules, source
 
 NAMES = cells.names(ROOT)
 MISTAKES = [name for name in NAMES if name.startswith("mistakes/")]
@@ -185,7 +185,7 @@ NO_MISTAKES = {"two_digits_follow_from_rounded_factors", "65504_is_exp_of_11_09"
 
 
 def test_every_correction_has_a_program():
-    tests = re.findall(r"^def test_(\w+)", (ROOT / corrections.TESTS).read_text("utf8"), re.M)
+    tests = re.findall(r"^def test_(\w+)", (ROOT / modules.CORRECTIONS).read_text("utf8"), re.M)
     assert set(tests) == {*CORRECTIONS, *NO_MISTAKES}
     assert {f"mistakes/{name}" for name in CORRECTIONS.values()} <= set(MISTAKES)
 
