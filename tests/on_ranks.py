@@ -592,21 +592,6 @@ def in_any_company(group, name: str) -> None:
             assert torch.equal(rows[:1], alone)
 
 
-def implementations_placed(group) -> None:
-    """Whole rows of a DTensor are computed by the kernel that is asked for."""
-    whole, mesh = drawn((6, 300), torch.float32), mesh_of((group.size(),))
-    for name, function in NORMALIZED.items():
-        expected = getattr(torch, name)(whole, 1)
-        for placement in (Replicate(), Shard(0)):
-            x = distribute_tensor(whole, mesh, [placement])
-            for each in ("split_rows", "strided"):
-                with computed(True):
-                    names = probe.kernels_of(functools.partial(function, x, implementation=each))
-                    y = function(x, implementation=each)
-                assert names == [f"{each}_kernel"]
-                near(y.full_tensor(), expected, torch.float32)
-
-
 def refused(group) -> None:
     """What cannot be done is said, on every rank."""
     whole, mesh, both = drawn((4, 8)), mesh_of((2, 2)), [Shard(0), Shard(1)]
@@ -614,7 +599,7 @@ def refused(group) -> None:
     raises(NotImplementedError, "'rows', 'classes'", softmax, x, 1)
     for placements in ([Shard(0), Replicate()], both):
         x = distribute_tensor(whole, mesh, placements)
-        raises(ValueError, "unknown impl", softmax, x, 1, implementation="nonsense")
+        raises(NotImplementedError, "causal, sink and out", softmax, x, 1, causal=True)
     raises(ValueError, "leave out group=", softmax, x, 1, group=group)
     raises(IndexError, "out of range", softmax, x, 2)
     raises(TypeError, "int64", softmax, distribute_tensor(whole.long(), mesh, both), 1)
@@ -625,8 +610,6 @@ def refused(group) -> None:
     raises(IndexError, "out of range", softmax, mine, 2, group=group)
     raises(TypeError, "int64", softmax, mine.long(), 1, group=group)
     raises(TypeError, "ProcessGroup", softmax, mine, 1, group="classes")
-    more = {"group": group, "implementation": "strided"}
-    raises(ValueError, "kernel for whole rows", softmax, mine, 1, **more)
     target = torch.tensor([0, 8, 9, 1])
     raises(IndexError, "Target 9 is out of bounds", cross_entropy, mine, target, group=group)
     raises(
@@ -902,7 +885,7 @@ def without_processors(group) -> None:
             x = drawn((2, n))
             y = softmax(part(x, group), group=group)
             near(y, part(torch.softmax(x, 1), group), torch.float64)
-        assert process_group.agreements.pop(group).lines is not group
+        assert process_group.agreements.pop(group).channel is not group
 
 
 def dies(group) -> None:

@@ -19,6 +19,7 @@ from softmax_bench import (
     report,
     roster,
     schema,
+    slow,
 )
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
@@ -148,30 +149,45 @@ def _tune(options: Options) -> None:
 
     for run in tuned.read(Path(options.report)) if options.report else [_tuned(options)]:
         print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
-        print(tune.report(tune.cells_of(run)))
+        cells = tune.cells_of(run)
+        print(tune.report(cells))
+        print(tune.report_of_kinds(cells))
 
 
 def _tuned(options: Options) -> dict:
     """A run of `tune`, which is in its file then."""
     import torch
 
-    from softmax_bench import tune, tuned
+    from softmax_bench import inputs, measure, results, tune, tuned
     from triton_softmax import plan
 
+    if options.compile:
+        device, name = tune.device_of(GPUS[options.compile].multiprocessors), options.compile
+    else:
+        _ready(options)
+        device, name = plan.device_of(torch.empty(1, device=options.device)), None
+    if name is None and options.device == "cuda":
+        name = "sm_{}{}".format(*torch.cuda.get_device_capability())
     into = Path(options.out)
     runs = tuned.read(into) if into.is_file() else []
-    _ready(options)
-    device = plan.device_of(torch.empty(1, device=options.device))
-    chosen = list(map(tune.named, options.shapes))
-    chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
-    chosen = [tune.with_choices(case, device, options.wide) for case in chosen]
-    options.out = into.with_suffix(".rows.json")
-    found = _measured(options, chosen, tune.prepare, 12.0)
-    asked = {case.id for case in chosen}
-    rows = [row for row in found.rows.values() if row["case"] in asked]
-    run = tune.run_of(rows, found.environment, options.unseen)
-    schema.add_run(into, run, "seed", tuned.FORMAT)
-    return run
+    if options.kinds:
+        cases = tune.slow_cases(options.kinds, device)
+    else:
+        chosen = list(map(tune.named, options.shapes))
+        chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
+        cases = {case: tune.tried(tune.problem_of(case, device), options.wide) for case in chosen}
+    if name in GPUS and options.processes > 0:
+        print(tune.compile_ahead(cases, options.processes, name), "kernels are compiled")
+    if options.compile:
+        sys.exit()
+    timer = measure.timer_of(options.device, 12.0)
+    environment = results.environment(options.device, options.commit, timer)
+    head = {
+        "seed": next(iter(cases)).seed,
+        "unseen": options.unseen,
+        "environment": {name: environment[name] for name in tune.ENVIRONMENT},
+    }
+    return tune.run(cases, into, head, timer, inputs.Inputs(options.device), options.seconds)
 
 
 def _train(options: Options) -> None:
@@ -256,6 +272,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     words = "cells to take in place of a seed's, such as softmax/backward/float32/7500x4500/dim0"
     add("--shapes", metavar="NAMES", help=words, default="", **several)
+    add(
+        "--kinds",
+        metavar="NAMES",
+        help=f"slow kinds in their place: all, or of {', '.join(slow.KINDS)}",
+        default="",
+        **several,
+    )
+    add("--compile", choices=GPUS, help="only compile what would be tried on this GPU")
+    add("--seconds", type=float, default=1e9, help="after these no further cell is begun")
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")
 

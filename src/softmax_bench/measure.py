@@ -15,6 +15,7 @@ import gc
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -165,6 +166,18 @@ def timer_of(device: str, target_ms: float) -> CudaTimer | HostTimer:
     if device == "cuda":
         return CudaTimer(target_ms)
     return HostTimer(lambda: None, batches=5, calls=1, warm=0)
+
+
+def in_turn(
+    timer: Callable[..., list[float]], calls: dict[Any, Callable], turns: int = TURNS, **more: Any
+) -> dict[Any, list[list[float]]]:
+    """The samples of each call in each turn; all take turns, so that a device that changes its pace
+    changes it for all. Each call has been made before. What is more goes to the timer."""
+    found: dict[Any, list[list[float]]] = {name: [] for name in calls}
+    for _ in range(turns):
+        for name, call in calls.items():
+            found[name].append(timer(call, **more))
+    return found
 
 
 def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:

@@ -11,8 +11,11 @@ import json
 import os
 from pathlib import Path
 
-from softmax_site.benchmarks.page import Fragment, measured_by
-from softmax_tutorial.ladder_table import LADDER, figures, report
+from softmax_bench import traffic
+from softmax_playground.checker import course, timed
+from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.tables import table
+from softmax_tutorial.ladder_table import LADDER, basis, committed, figures, report
 
 PAGE = "use/on-your-gpu.md"
 DOWNLOAD = "assets/take-home/on-your-gpu.ipynb"
@@ -33,8 +36,45 @@ def expected(data: dict) -> Fragment:
     return Fragment(f"```text\n{text}\n```\n", measured_by(rows))
 
 
+WARPS = {"three_loops": (8,), "two_loops": (2, 4, 8, 16)}
+"""Of a program of the rungs that read a row again; the tuner of two loops takes the best."""
+
+
+def predicted(measured: dict) -> dict[str, tuple[int, float]]:
+    """The numbers that each rung moves for one of the matrix, and the predicted microseconds.
+
+    Args:
+        measured: what a prediction starts from, as `ladder_table.basis` has it.
+    """
+    found = {}
+    for name in [*LADDER][1:]:
+        # What the library chooses moves as little as any.
+        moves = traffic.FORWARD.get(name, traffic.FORWARD["split_rows"])
+        moved = moves.reads_mn + moves.writes_mn
+        again = moves.reads_mn - 1 if name in WARPS else 0
+        ways = WARPS.get(name, (16,))
+        found[name] = moved, min(timed.predicted(measured, moved, again, each) for each in ways)
+    return found
+
+
+def predictions(root: Path) -> Fragment:
+    """Each rung as it is predicted, beside what it takes."""
+    rows, measured = committed(root), basis(root)
+    if not measured:
+        return Fragment("Not measured yet.\n")
+    lines = []
+    for name, (moved, us) in predicted(measured).items():
+        took = rows[name]["us"]["p50"]
+        off = f"{100 * (us / took - 1):+.0f} %".replace("-", "−")
+        lines.append([LADDER[name], str(moved), f"{us:,.0f}", f"{took:,.0f}", off])
+    head = ["", "numbers moved", "predicted, µs", "measured, µs", "off by"]
+    caption = f"{measured['matrix']}, float32, {measured['gpu']}."
+    return Fragment(block(table(head, lines, caption=caption)), measured_by([*rows.values()]))
+
+
 def notebook(repository: str | None) -> str:
     """The notebook, which clones the repository, or without an address runs in a clone of it."""
+    kernel = course.read(Path(__file__).parents[2] / course.FOLDER / "single_block.py")
     get = "# In a clone of the repository, whose folder the notebook is run in."
     if repository:
         get = f"!git clone --quiet --depth 1 {repository} softmax\n%cd softmax"
@@ -42,6 +82,12 @@ def notebook(repository: str | None) -> str:
         ("markdown", "# Softmax, rung by rung, on this GPU\n\nChoose a runtime with a GPU first."),
         ("code", f"{get}\n!pip install --quiet -e ."),
         ("code", "!PYTHONPATH=src python -m softmax_tutorial"),
+        (
+            "markdown",
+            "A kernel of your own: change this one, or paste yours.",
+        ),
+        ("code", f"%%writefile {kernel.name}.py\n{kernel.solution}"),
+        ("code", f"!python -m exercises {kernel.name} --time --file {kernel.name}.py"),
     ]
     made = []
     for number, (kind, text) in enumerate(cells):

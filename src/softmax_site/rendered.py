@@ -60,6 +60,7 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= bookkeeping.fragments(root, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
     out.fragments["on-your-gpu"] = on_your_gpu.expected(data)
+    out.fragments["predicted-rungs"] = on_your_gpu.predictions(root)
     return out
 
 

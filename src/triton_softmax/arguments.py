@@ -19,9 +19,6 @@ from torch.nn import Parameter
 from torch.nn import functional as torch_functional
 from torch.overrides import handle_torch_function, has_torch_function
 
-IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
-"""The names that `implementation=` accepts; `None` lets the library choose."""
-
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The dtypes that the kernels read and write."""
 
@@ -121,16 +118,6 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
         contexts -= 1
 
 
-def check_invariant(implementation: str | None) -> bool:
-    """Return True, as a call is batch-invariant; raise a ValueError if it also names a kernel."""
-    if implementation is not None:
-        raise ValueError(
-            f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
-            "its own"
-        )
-    return True
-
-
 def row_length(x: Tensor, dim: int, part: Part | None) -> int:
     """Return the length of a whole row; other ranks may hold the rest."""
     return x.shape[dim] if part is None else part.total
@@ -212,26 +199,9 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     return x if x.dtype in DTYPES else x.to(dtype)
 
 
-def check_implementation(implementation: str | None) -> None:
-    """Raise a ValueError unless the name is one of `IMPLEMENTATIONS`, or None."""
-    if implementation is not None and implementation not in IMPLEMENTATIONS:
-        names = list(IMPLEMENTATIONS)
-        raise ValueError(
-            f"unknown implementation {implementation!r}; expected None or one of {names}"
-        )
-
-
-def check_device(device: torch.device, implementation: str | None = None) -> None:
-    """Raise a RuntimeError if the device has no kernels and no composites in their place: Triton
-    does not support it; or it is the CPU outside the interpreter, and a kernel is named."""
-    if device.type == "cpu":
-        if INTERPRETED or implementation is None:
-            return
-        raise RuntimeError(
-            f"implementation={implementation!r} runs on the CPU in Triton's interpreter alone: set "
-            "TRITON_INTERPRET=1 before importing triton, or move the tensor to a GPU"
-        )
-    if device.type not in ("cuda", "xpu"):
+def check_device(device: torch.device) -> None:
+    """Raise a RuntimeError if the device has neither kernels nor composites in their place."""
+    if device.type not in ("cuda", "xpu", "cpu"):
         raise RuntimeError(
             f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu or cpu"
         )
@@ -256,14 +226,11 @@ def by_kernels(x: Tensor) -> bool:
     return (x.device.type != "cpu" or INTERPRETED) and not is_empty(x)
 
 
-def check_arguments(
-    x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
-) -> int:
+def check_arguments(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> int:
     """Check the arguments common to all functions, and return `dim` counted from the front."""
     check_input(x)
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
-    check_implementation(implementation)
     return check_dim(dim, x.dim())
 
 
@@ -579,15 +546,10 @@ def check_group(group: object) -> None:
 
 
 def check_cut(
-    x: Any,
-    group: Any,
-    implementation: str | None = None,
-    modifiers: tuple[Any, ...] | None = None,
-    out: Any = None,
+    x: Any, group: Any, modifiers: tuple[Any, ...] | None = None, out: Any = None
 ) -> None:
     """Check the input x of a call on sharded rows (this rank's shard with a group, else a
     `DTensor`), and raise a NotImplementedError for arguments that they do not support."""
-    check_implementation(implementation)
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:
         raise NotImplementedError("causal, sink and out do not support sharded rows")
@@ -597,8 +559,6 @@ def check_cut(
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
     if type(x).__name__ == "DTensor":
         raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
-    if implementation is not None:
-        raise ValueError("implementation= names a kernel for whole rows; a group shards them")
 
 
 def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:

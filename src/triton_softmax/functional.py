@@ -25,27 +25,27 @@ from .plan.modified import run_modified
 
 def _normalize(
     function: Callable[..., Tensor], op: Normalization, input: Any, dim: Any, dtype: Any,
-    axis: int | None, implementation: str | None, batch_invariant: bool, scale: Any, softcap: Any,
-    bias: Any, where: Any, causal: bool, sink: Any, safe: bool, out: Any, group: Any,
+    axis: int | None, batch_invariant: bool, scale: Any, softcap: Any, bias: Any, where: Any,
+    causal: bool, sink: Any, safe: bool, out: Any, group: Any,
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
-    try:
-        if axis is not None:
+    if axis is not None:
+        try:
             dim, axis = arguments.check_axis(dim, axis), None
-        if batch_invariant or arguments.contexts:
-            batch_invariant = arguments.check_invariant(implementation)
-    except Exception as error:
-        distributed.tell(group, error)
-        raise
+        except Exception as error:
+            distributed.tell(group, error)
+            raise
+    if batch_invariant or arguments.contexts:
+        batch_invariant = True
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
     elif group is None and type(dim) is int and is_plain_eager(input):
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
-        return run_one(x, (op.operation, dim, dtype, implementation, batch_invariant))
-    options = (dim, dtype, implementation, batch_invariant)
+            return differentiable(x, (op, True, dim, dtype, batch_invariant))
+        return run_one(x, (op.operation, dim, dtype, batch_invariant))
+    options = (dim, dtype, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
@@ -54,7 +54,7 @@ def _normalize(
         return arguments.pass_on(function, (input,), locals())
     arguments.check_dense(input, "the input")
     x = input if dtype is None else cast(input, dtype)
-    return op.overload(x, arguments.check_int(dim), dtype, implementation, batch_invariant)
+    return op.overload(x, arguments.check_int(dim), dtype, batch_invariant)
 
 
 def softmax(
@@ -63,7 +63,6 @@ def softmax(
     dtype: torch.dtype | None = None,
     *,
     axis: int | None = None,
-    implementation: str | None = None,
     batch_invariant: bool = False,
     scale: float | Tensor | None = None,
     softcap: float | None = None,
@@ -87,8 +86,6 @@ def softmax(
         dim: The dimension to normalize over; may be negative.
         dtype: The dtype to cast the input to first, one of the four.
         axis: An alias of `dim`.
-        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare kernels; by default
-            the library chooses.
         batch_invariant: Give a row the same bits in every batch, and however a group shards it,
             forward and backward; see the context manager of that name.
         group: The input is this rank's shard of a tensor sharded along `dim` over this group, in
@@ -121,13 +118,11 @@ def softmax(
         TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, `dim`
             is not an integer, `where` is not bool, or another modifier not floating-point.
         IndexError: `dim` is out of range.
-        ValueError: `implementation` is unknown, does not support this shape, or meets batch
-            invariance or score modifiers; `scale` is not finite, `softcap` not positive; a tensor
-            does not broadcast; `causal` or `out` has another shape, or `out` another dtype, or it
-            overlaps itself; a group meets a `DTensor` or different calls.
-        RuntimeError: Triton does not support the device, or `implementation` names a kernel on a
-            CPU without the interpreter; tensors are on two devices; `out` is given although an
-            argument requires a gradient.
+        ValueError: `scale` is not finite, `softcap` not positive; a tensor does not broadcast;
+            `causal` or `out` has another shape, or `out` another dtype, or it overlaps itself; a
+            group meets a `DTensor` or different calls.
+        RuntimeError: Triton does not support the device; tensors are on two devices; `out` is
+            given although an argument requires a gradient.
 
     Examples:
         >>> import torch
@@ -143,8 +138,8 @@ def softmax(
                 [0.2312, 0.6285, 0.0000]], dtype=torch.float64)
     """
     return _normalize(
-        softmax, operators.softmax, input, dim, dtype, axis, implementation, batch_invariant,
-        scale, softcap, bias, where, causal, sink, safe, out, group,
+        softmax, operators.softmax, input, dim, dtype, axis, batch_invariant, scale, softcap,
+        bias, where, causal, sink, safe, out, group,
     )  # fmt: skip
 
 
@@ -154,7 +149,6 @@ def log_softmax(
     dtype: torch.dtype | None = None,
     *,
     axis: int | None = None,
-    implementation: str | None = None,
     batch_invariant: bool = False,
     scale: float | Tensor | None = None,
     softcap: float | None = None,
@@ -178,8 +172,8 @@ def log_softmax(
         tensor([    0., -1000.])
     """
     return _normalize(
-        log_softmax, operators.log_softmax, input, dim, dtype, axis, implementation,
-        batch_invariant, scale, softcap, bias, where, causal, sink, safe, out, group,
+        log_softmax, operators.log_softmax, input, dim, dtype, axis, batch_invariant, scale,
+        softcap, bias, where, causal, sink, safe, out, group,
     )  # fmt: skip
 
 
@@ -246,11 +240,11 @@ def logsumexp(
         arguments.check_dense(x, "the input")
         x = x.to(torch.get_default_dtype())
     if not plain:
-        lse = operators.logsumexp.overload(x, dim, None, None, invariant)
+        lse = operators.logsumexp.overload(x, dim, None, invariant)
     elif x.requires_grad and torch.is_grad_enabled():
-        lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
+        lse = differentiable(x, (operators.logsumexp, True, dim, None, invariant))
     else:
-        lse = run_one(x, (operators.LOGSUMEXP, dim, None, None, invariant))  # pyright: ignore
+        lse = run_one(x, (operators.LOGSUMEXP, dim, None, invariant))  # pyright: ignore
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
 
 
@@ -282,7 +276,6 @@ def _normalize_modified(
     x: Any,
     dim: Any,
     dtype: Any,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...],
     out: Any,
@@ -297,14 +290,9 @@ def _normalize_modified(
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):
-            named = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
-            named |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
+            named = {"input": x, "dim": dim, "dtype": dtype, "batch_invariant": invariant}
+            named |= {"out": out, **Modifiers(*modifiers)._asdict()}
             return arguments.pass_on(function, tensors if watched else (x,), named)
-    if implementation is not None:
-        raise ValueError(
-            f"implementation={implementation!r} names a kernel, and none supports scale, "
-            "softcap, where, bias, causal, safe, sink or out"
-        )
     if dtype is not None:
         x = cast(x, dtype)
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):

@@ -117,7 +117,7 @@ def _nothing(x: Tensor) -> Tensor:
 
 # --- softmax, log-softmax and log-sum-exp, forward and backward
 
-_DEFAULTS = (None, None, False)
+_DEFAULTS = (None, False)
 
 
 class Normalization(Operator):
@@ -133,7 +133,7 @@ class Normalization(Operator):
         given = "Tensor grad_output, Tensor saved, int dim, ScalarType? input_dtype=None"
         if vjp is not None:
             given = "Tensor x, int dim, ScalarType? dtype=None"
-        schema = f"{name}({given}, str? implementation=None, bool batch_invariant=False) -> Tensor"
+        schema = f"{name}({given}, bool batch_invariant=False) -> Tensor"
         super().__init__(
             schema, self._kernel, self._shape, self.composite, self._with_first_derivative
         )
@@ -144,8 +144,8 @@ class Normalization(Operator):
                 _library.impl(self.overload, _autocast(self, device), key)
 
     def inputs_and_options(self, args: tuple[Any, ...]) -> tuple[tuple[Tensor, ...], tuple]:
-        """Return the operation's inputs and (dim, dtype, implementation, batch_invariant); PyTorch
-        omits trailing defaults, which this restores."""
+        """Return the operation's inputs and (dim, dtype, batch_invariant); PyTorch omits trailing
+        defaults, which this restores."""
         n_tensors = 2 if self.vjp is None else 1
         given = args[n_tensors:]
         return args[:n_tensors][::-1], given + _DEFAULTS[len(given) - 1 :]
@@ -156,16 +156,16 @@ class Normalization(Operator):
 
     def _shape(self, *args):
         inductor.enter(_NORMALIZATIONS)
-        (x, *_), (dim, dtype, implementation, _) = self.inputs_and_options(args)
-        dim = check_arguments(x, dim, dtype, implementation)
+        (x, *_), (dim, dtype, _) = self.inputs_and_options(args)
+        dim = check_arguments(x, dim, dtype)
         if self.operation.reduces:
             return _like_rows(x, dim, dtype or x.dtype)
         return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
     def composite(self, *args):
         """Compute the operation with PyTorch's operators."""
-        (x, *more), (dim, dtype, implementation, _) = self.inputs_and_options(args)
-        dim = check_arguments(x, dim, dtype, implementation)
+        (x, *more), (dim, dtype, _) = self.inputs_and_options(args)
+        dim = check_arguments(x, dim, dtype)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
 
     def _with_first_derivative(self, *args):
@@ -217,14 +217,14 @@ class FirstDerivative(Function):
 
     @staticmethod
     def forward(ctx, x, arguments):
-        op, plain, dim, dtype, kernel, invariant = arguments
+        op, plain, dim, dtype, invariant = arguments
         if plain:
-            y = run_one(x, (op.operation, dim, dtype, kernel, invariant))
+            y = run_one(x, (op.operation, dim, dtype, invariant))
         else:
             with torch._C._AutoDispatchBelowAutograd():
-                y = op.overload(x, dim, dtype, kernel, invariant)
+                y = op.overload(x, dim, dtype, invariant)
         ctx.save_for_backward(x if op is logsumexp else y)
-        ctx.arguments = op.vjp, dim, x.dtype, kernel, invariant
+        ctx.arguments = op.vjp, dim, x.dtype, invariant
         ctx.set_materialize_grads(False)
         return y
 
@@ -233,12 +233,12 @@ class FirstDerivative(Function):
         if dy is None:
             return None, None
         (saved,) = ctx.saved_tensors
-        vjp, dim, dtype, kernel, invariant = ctx.arguments
+        vjp, dim, dtype, invariant = ctx.arguments
         if torch.is_grad_enabled() or not is_plain_eager(dy, saved):
             # A second derivative, a batched gradient, ...
-            return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
+            return vjp.overload(dy, saved, dim, dtype, invariant), None
         inputs = saved, dy
-        return plan_of(vjp.operation, inputs, dim, dtype, kernel, invariant)(saved, dy), None
+        return plan_of(vjp.operation, inputs, dim, dtype, invariant)(saved, dy), None
 
 
 differentiable = direct(FirstDerivative)
@@ -451,7 +451,7 @@ def run_rows(
     out = elements[0] if in_place else None
     if modifiers is None:
         inputs = (*elements, *numbers)
-        results = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs, out=out)
+        results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
     given = (op, elements, numbers, modifiers, dim, dtype)
     return run_modified(*given, invariant=invariant, out=out, **further)

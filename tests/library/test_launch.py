@@ -350,7 +350,7 @@ KINDS = {
     "packed": (lambda: torch.randn(4, 32), 1, None, None, None),
     "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, None),
     "copy": (strided_tensor, 3, None, None, "copy"),
-    "copy-named": (lambda: torch.randn(2, 33, 2), 1, None, "packed_rows", "matrix"),
+    "copy-named": (strided_tensor, 3, None, "packed_rows", "copy"),
     "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, "convert"),
     "scalar": (lambda: torch.randn(()), 0, None, None, "vector"),
     "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
@@ -361,23 +361,23 @@ CALLS = [*(("softmax", kind) for kind in KINDS), ("logsumexp", "copy")]
 
 @pytest.mark.parametrize("operation, kind", CALLS, ids=map("-".join, CALLS))
 def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
-    make, dim, dtype, implementation, expected = KINDS[kind]
+    make, dim, dtype, kernel, expected = KINDS[kind]
     probe.forget()
     made = []
     keep = plan.plans.keep
     monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
     x = make().to(DEVICE)
-    y = probe.run(operation, (x,), dim, dtype, implementation)
+    y = probe.run(operation, (x,), dim, dtype, kernel)
     inputs = (x, y, y) if operation == "logsumexp" else (y, y)
-    arguments = f"{operation}_backward", inputs, dim, x.dtype, implementation
+    arguments = f"{operation}_backward", inputs, dim, x.dtype, kernel
     probe.run(*arguments)
     assert len(made) == 2
-    probe.run(operation, (x,), dim, dtype, implementation)
+    probe.run(operation, (x,), dim, dtype, kernel)
     probe.run(*arguments)
     assert len(made) == 2 == len(plan.plans)
-    made = probe.plan_of(operation, (x,), dim, dtype, implementation)
+    made = probe.plan_of(operation, (x,), dim, dtype, kernel)
     assert getattr(made, "what", None) == expected
-    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, implementation) is made
+    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, kernel=kernel) is made
 
 
 def test_a_gradient_of_another_shape_or_device_is_refused():

@@ -230,7 +230,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
 
 
 CALLED_BY = {"tile": '_rows"', "modified_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
-"""What runs a kernel whose module has no name among the implementations."""
+"""What runs a kernel whose module is not named among the kernels."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)

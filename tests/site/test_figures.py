@@ -2,6 +2,7 @@
 figure's numbers against torch, NumPy and the library."""
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -300,6 +301,34 @@ def timeline_says(state, numbers, words):
     for many, what in ((helpers, "program"), (len(helps), "chunk")):
         number = f"{many} {what}s" if many > 1 else f"(?:one|a) {what}"
         assert not many or re.search(rf"\b{number}\b", words), words
+
+
+def warp_groups(state, numbers):
+    """A group multiplies by a tile that has arrived; a tile is copied over one that all groups have
+    read; a unit does one thing at a time."""
+    groups, places = state["groups"], state["places"]
+    events = moving.traces(ROOT, "warp_groups")[f"{state['dim']} {groups} {places}"]
+    spans = {(who, what, tile): (begin, end) for who, what, tile, begin, end in events}
+    freed = {(what, tile): end for _, what, tile, _, end in events if what.startswith("free")}
+    for product, of in (("scores", "k"), ("values", "v")):
+        for tile in range(5):
+            begin, arrived = spans[groups, of, tile]
+            assert tile < places or begin >= freed[f"free {of}", tile - places]
+            for group in range(groups):
+                started, ended = spans[group, product, tile]
+                assert arrived <= started < ended <= freed[f"free {of}", tile]
+    for unit in (("scores", "values"), ("weights",)):
+        taken = sorted(span for (_, what, _), span in spans.items() if what in unit)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(taken))
+    products, weights = (
+        sum(end - begin for (_, what, _), (begin, end) in spans.items() if what in kinds)
+        for kinds in (("scores", "values"), ("weights",))
+    )
+    assert numbers["end"] == max(end for _, end in spans.values())
+    assert numbers["inTurn"] == products + weights
+    close(numbers["busy"], products / numbers["end"])
+    waits = [who == groups for who, what, _ in spans if what.startswith("await")]
+    assert [numbers["waits"], numbers["waitsToLoad"]] == [waits.count(False), waits.count(True)]
 
 
 def roofline(state, numbers):

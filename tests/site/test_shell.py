@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from site_build import ROOT, build_with_address
+from site_build import ROOT, build_with_address, site_config
+from softmax_bench import traffic
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
-from softmax_site.figures import front, home, share
+from softmax_site.figures import front, home, share, trips
 
 ADDRESS = "https://example.org/docs/softmax/"
-MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000, "social.png": 120_000}
+MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000}
+MOST_BYTES |= {Path(front.card(section)).name: 120_000 for section in front.CARDS}
 
 
 def read(site: Path, page: str) -> str:
@@ -57,7 +59,7 @@ def published(tmp_path_factory) -> Path:
         "    pip install .  # in a clone of the repository\n"
     )
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
-    nav = [{"Home": "index.md"}, {"Part": [{"Other": "other.md"}]}]
+    nav = [{"Home": "index.md"}, {"Tutorial": [{"Other": "other.md"}]}]
     done = build_with_address(folder, ADDRESS, nav)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
@@ -67,7 +69,9 @@ def test_with_an_address_pages_say_where_they_are(published):
     other = read(published, "other/index.html")
     assert f'<link rel="canonical" href="{ADDRESS}other/">' in other
     assert f'<meta property="og:url" content="{ADDRESS}other/">' in other
-    assert f'<meta property="og:image" content="{ADDRESS}assets/social.png">' in other
+    image = f'<meta property="og:image" content="{ADDRESS}{front.card("")}">'
+    assert image in read(published, "index.html") and image not in other
+    assert f'<meta property="og:image" content="{ADDRESS}{front.card("Tutorial")}">' in other
     assert "<title>Other &amp; more · triton_softmax</title>" in other
     assert 'href="https://example.org/source"' in other
     home_page = read(published, "index.html")
@@ -120,10 +124,45 @@ def test_the_readme_says_what_the_data_say():
     assert (ROOT / front.README).read_text("utf8") == front.readme(ROOT), "run `make regenerate`"
 
 
-def test_the_social_picture_is_of_these_data():
-    png = (ROOT / front.SOCIAL).read_bytes()
-    assert png.endswith(front.digest(front.social_page(ROOT))), "run `make regenerate`"
+@pytest.mark.parametrize("path", [f"docs/{front.card(section)}" for section in front.CARDS])
+def test_the_picture_of_a_shared_link_is_of_these_data(path):
+    png = (ROOT / path).read_bytes()
+    assert png.endswith(front.digest(front.social_pages(ROOT)[path])), "run `make regenerate`"
     assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (1200, 630)
+
+
+def test_each_section_of_the_navigation_has_a_picture_of_its_own():
+    sections = [name for each in site_config().nav for name, pages in each.items()
+                if isinstance(pages, list)]  # fmt: skip
+    assert ["", *sections] == [*front.CARDS]
+    assert len({front.card(section) for section in front.CARDS}) == len(front.CARDS)
+    assert f"# {front.CARDS['']}\n" in (ROOT / "docs/index.md").read_text("utf8")
+
+
+def test_a_bar_of_the_first_picture_is_a_kernels_time_in_its_trips():
+    """As many blocks as the kernel makes passes, together as long as its share of the time."""
+    every = trips.rows(ROOT)
+    assert [row.name for row in every if row.trips] == [
+        "naive", "three_loops", "two_loops", "split_rows", "copy"
+    ]  # fmt: skip
+    drawn = trips.svg(every, 720, "")
+    blocks = [(float(y), float(width) + 2) for y, width in
+              re.findall(r'<rect x="[\d.]+" y="([\d.]+)" width="([\d.]+)"', drawn)]  # fmt: skip
+    for at, row in enumerate(every):
+        own = [width for y, width in blocks if y == blocks[0][0] + 54 * at]
+        assert len(own) == max(1, len(row.trips))
+        assert sum(own) / sum(own_of_first(blocks)) == pytest.approx(row.us / every[0].us, abs=2e-3)
+        if row.name in traffic.FORWARD:
+            counted = traffic.FORWARD[row.name]
+            assert row.trips.count("read") == counted.reads_mn
+            assert row.trips.count("write") == counted.writes_mn
+    slower = [row._replace(us=2 * row.us) if row.name == "split_rows" else row for row in every]
+    assert trips.svg(slower, 720, "") != drawn and trips.title(slower) != trips.title(every)
+
+
+def own_of_first(blocks: list[tuple[float, float]]) -> list[float]:
+    """The widths of the first bar's blocks."""
+    return [width for y, width in blocks if y == blocks[0][0]]
 
 
 def test_committed_pictures_are_small():

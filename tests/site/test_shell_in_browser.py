@@ -34,11 +34,11 @@ LONGEST_LINE = """() => {
 }"""
 
 
-def test_the_first_screen_has_claim_install_doors_and_a_kernel(tab):
+def test_the_first_screen_has_claim_install_doors_and_a_picture(tab):
     view = tab.open("index").view
     view.evaluate("document.fonts.ready")
     assert view.evaluate("document.querySelector('.md-header').offsetHeight") == 56
-    for what in ("h1", ".hero strong", ".install", ".doors", ".run-cell"):
+    for what in ("h1", ".hero strong", ".install", ".doors", ".trips"):
         assert view.evaluate(BOTTOM, what) <= HEIGHT, what
     loaded = view.evaluate(
         "[...document.fonts].filter((font) => font.status === 'loaded').map((font) => font.family)"

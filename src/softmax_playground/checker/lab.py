@@ -8,9 +8,12 @@ class Launched:
 
     Attributes:
         seen: how often the last launch did what, by (kind, name of the tensor, place).
+        on_matrix: how the kernel that was checked is launched on the ladder's matrix, a
+            `timed.MatrixLaunch`; None of what is no softmax of rows.
     """
 
     seen = {}
+    on_matrix = None
 
     def values(self, tensor):
         """Its numbers, rounded to its type."""

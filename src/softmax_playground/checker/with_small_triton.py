@@ -49,7 +49,7 @@ class Lab(Launched):
                     raise
             finally:
                 access.NAN = nothing
-        self.seen = {}
+        self.seen, self.accesses = {}, len(trace.accesses)
         own = {}
         for each in trace.accesses:
             tensor = each.tensor

@@ -1,4 +1,4 @@
-"""Kernels in Triton's own interpreter, on a CPU."""
+"""Kernels in Triton's own interpreter, on a CPU; or on a GPU, where nothing is watched."""
 
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+import triton
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterError, TensorHandle, interpreter_builder
 
@@ -39,7 +40,8 @@ class Tensor:
         self.size = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
         of = getattr(torch, dtype)
         nothing = math.nan if of.is_floating_point else 0
-        memory = torch.full((self.size + 2 * GUARD,), nothing, dtype=of)
+        device = "cpu" if triton.knobs.runtime.interpret else "cuda"
+        memory = torch.full((self.size + 2 * GUARD,), nothing, dtype=of, device=device)
         self.data = memory[GUARD:].as_strided(shape, strides, GUARD)
         self.first = self.data.data_ptr()
         offsets = np.arange(self.size)
@@ -50,7 +52,13 @@ class Tensor:
 
 
 class Lab(Launched):
-    """Where kernels run; see `with_small_triton`."""
+    """Where kernels run; see `with_small_triton`.
+
+    Attributes:
+        watches: whether the interpreter runs them, and each access is looked at.
+    """
+
+    watches = triton.knobs.runtime.interpret
 
     def tensor(self, values, name: str, gap: int = 0, dtype: str = "float32") -> Tensor:
         made = torch.tensor(values, dtype=torch.float64)
@@ -65,14 +73,17 @@ class Lab(Launched):
 
     def launch(self, kernel, grid: tuple[int, ...], *arguments, **constants) -> None:
         tensors = [each for each in arguments if isinstance(each, Tensor)]
+        taken = [each.data if isinstance(each, Tensor) else each for each in arguments]
         wrong: list[str] = []
         self.seen = Counter()
+        if not self.watches:
+            for each in tensors:
+                each.written |= each.places
+            kernel[grid](*taken, **constants)
+            return
         with _watched(tensors, wrong, self.seen):
             try:
-                kernel[grid](
-                    *(each.data if isinstance(each, Tensor) else each for each in arguments),
-                    **constants,
-                )
+                kernel[grid](*taken, **constants)
             except InterpreterError as error:
                 cause = error.__cause__ or error
                 where = cause.__traceback__

@@ -7,6 +7,7 @@ times as many backward, half of it under a causal mask, whatever a kernel really
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -141,11 +142,16 @@ def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float |
     return Values(mine / theirs for mine, theirs in pairs if mine and theirs)
 
 
-def overtaken(found: Cases, later: str, earlier: str) -> dict[str, int]:
-    """In how many shapes of both rungs the later one takes more time."""
-    both = [group for group in found.values() if later in group and earlier in group]
-    count = sum(group[later]["p50"] > group[earlier]["p50"] for group in both)
-    return {"count": count, "of": len(both)}
+def overtaken(forward: Cases) -> dict[str, dict[str, int]]:
+    """For each rung but the first, in how many shapes of it and the rung before it takes more time:
+    of all components (`descriptors`), and of 64 and 128 (`descriptors_64`)."""
+    out = {}
+    for earlier, later in itertools.pairwise(list(NAMES)[:5]):
+        for suffix, dims in (("", (64, 128)), ("_64", (64,)), ("_128", (128,))):
+            both = [g for s, g in forward.items() if s[0] in dims and {earlier, later} <= set(g)]
+            count = sum(group[later]["p50"] > group[earlier]["p50"] for group in both)
+            out[later + suffix] = {"count": count, "of": len(both)}
+    return out
 
 
 def quoted(root: Path) -> dict[str, dict]:
@@ -153,14 +159,7 @@ def quoted(root: Path) -> dict[str, dict]:
     times as wrong; and where a rung is overtaken by the one before it."""
     run = newest_run(root)
     forward = cases(run, "forward")
-    wide, narrow = ({s: g for s, g in forward.items() if s[0] == dim} for dim in (128, 64))
-    out: dict[str, dict] = {
-        "overtaken": {
-            "attention": overtaken(narrow, "attention", "descriptors"),
-            "attention_wide": overtaken(wide, "attention", "descriptors"),
-            "descriptors": overtaken(forward, "descriptors", "diagonal"),
-        }
-    }
+    out: dict[str, dict] = {"overtaken": overtaken(forward)}
     for direction in ("forward", "backward", "decoding"):
         groups = [group for group in cases(run, direction).values() if "attention" in group]
         others = {name for group in groups for name in group} & {"fa2", "cudnn", "flex", *DECODING}

@@ -16,10 +16,7 @@ MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depen
 
 
 def chosen(
-    call: Rows | Modified | Columns,
-    traits: Traits,
-    device: Device,
-    implementation: str | None = None,
+    call: Rows | Modified | Columns, traits: Traits, device: Device, kernel: str | None = None
 ) -> Choice:
     """Return the choice for a call, by the tables.
 
@@ -27,14 +24,14 @@ def chosen(
         call: the call in numbers.
         traits: the traits of the operation.
         device: the device that the kernel will run on.
-        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one for rows, None to
+        kernel: "packed_rows", "aligned_rows" or "split_rows", to compare them on rows; None to
             choose.
 
     Raises:
-        ValueError: the forced implementation does not support this shape.
+        ValueError: the kernel does not support this shape.
     """
-    if implementation is not None and isinstance(call, Rows):
-        return forced(implementation, call, traits, device)
+    if kernel is not None and isinstance(call, Rows):
+        return named(kernel, call, traits, device)
     if isinstance(call, Modified):
         return modified_rows(call, traits, device)
     if isinstance(call, Rows):
@@ -61,9 +58,9 @@ def facts_of(call: Rows | Modified | Columns, traits: Traits, device: Device) ->
 # --- rows of adjacent elements
 
 
-def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Return the choice of an implementation by name."""
-    split, edges = implementation == "split_rows", implementation == "aligned_rows"
+def named(kernel: str, rows: Rows, traits: Traits, device: Device) -> Choice:
+    """Return the choice for rows on a kernel by name."""
+    split, edges = kernel == "split_rows", kernel == "aligned_rows"
     longest = splitting.MAX_SPLIT_COLS if split else splitting.MAX_TILE_COLS
     if split and rows.itemsize == 8:
         raise ValueError(
@@ -72,7 +69,7 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
     if rows.n_cols > longest:
         verb = "splits" if split else "holds"
         raise ValueError(
-            f"{implementation} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
+            f"{kernel} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
         )
     if edges and rows.vector == 1:
         raise ValueError(

@@ -134,7 +134,6 @@ def normalize(
     x: DTensor,
     dim: int,
     dtype: torch.dtype | None,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...] | None,
 ) -> DTensor:
@@ -147,7 +146,7 @@ def normalize(
     for name in ("bias", "where"):
         if isinstance(options.get(name), Tensor):
             options[name] = lies.local(options[name].expand(x.shape), lies.x.placements)
-    options |= {"implementation": implementation, "batch_invariant": invariant}
+    options["batch_invariant"] = invariant
     y = function(part_of(lies.x), lies.dim, dtype, group=lies.group, **options)
     return lies.whole(y, x.shape, lies.x.placements)
 

@@ -1,23 +1,27 @@
-"""Let the ranks of a group agree on every call before they send each other words of it.
+"""Let the ranks of a group agree on every call before they exchange its words.
 
-A message says neither what it is nor how long it is: ranks that call different things, or have
-remembered different sizes, would take each other's words for what they are not, or wait for ever.
-So each call begins with a line of fixed size, from which every rank reads what all call and how
-many columns each has. What is decided follows from these lines alone, and is the same on all ranks.
+A message says neither what it is nor how long it is. Ranks that make different calls, or that
+expect parts of other sizes, would misread each other's words or wait for ever. So each call begins
+with a line of fixed size, from which every rank reads what all ranks call and how many columns each
+of them has. What is sent afterwards follows from these lines alone, and so is the same on all.
 
-Lines go from processor to processor. They do not wait for a GPU, which may still be computing what
-earlier calls have queued up.
+Lines travel from processor to processor: they never wait for a GPU that is busy with earlier calls.
+One takes about as long as a launch, so the caller can launch meanwhile, see `propose`.
 
-Only public names of `torch.distributed` are used; `torch.compile` replaces the collectives by
-functional ones itself.
+Only public names of `torch.distributed` are used; `torch.compile` replaces its collectives by
+functional ones.
 """
 
 import datetime
 import hashlib
+import itertools
 import math
-import weakref
+import struct
 import zlib
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,20 +31,20 @@ from ..arguments import Part, check_group
 from ..plan.launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+T = TypeVar("T")
 
-LINE = 5  # int64 words of a line: the kind of call, columns, the first, numbers, class weights
-SENTENCE = 512  # bytes in which a rank says what it calls, if they differ
-FAILED = 0  # in place of a kind of call: the arguments of a rank are wrong
+LINE = struct.Struct("5q472s")
+"""What a rank says first: its kind of call as a number, columns, the first one, numbers, how many
+classes have a weight, and the call in words."""
+
+FAILED = 0  # in place of a kind of call: the arguments of this rank are wrong
 UNSAID = -1  # in place of a number
-TIMEOUT = datetime.timedelta(minutes=10)  # of lines between processors of GPUs, as NCCL's
-ROWS = 1024  # the fewest that are a message of their own, unless there are no more
+TIMEOUT = datetime.timedelta(minutes=10)  # of lines between the processors of GPUs, as NCCL's
 
-# The size that a block of rows should have at most: it is read a second time when the message is
-# there, if possible from the L2 cache.
-BLOCK_BYTES = 32 << 20
-
-# The number of blocks at most where each has more bytes than that: three of four messages travel
-# while another block is read, and each takes the processor about a quarter of a millisecond.
+# Rows are summarised and sent in blocks. A block is read again when its message has come, if
+# possible from the L2 cache, and takes the processor about a quarter of a millisecond.
+ROWS = 1024  # of a block, at least
+BLOCK_BYTES = 32 << 20  # of a block, at most, unless this would make too many
 MOST_BLOCKS = 4
 
 
@@ -48,11 +52,11 @@ class Shard(NamedTuple):
     """This rank's part of all rows, as the ranks have agreed."""
 
     group: Any  # a process group; None if this rank has everything
-    start: int  # the column of the whole that is the first one here
-    total: int  # the number of columns on all ranks together
+    start: int  # the first column here
+    total: int  # columns on all ranks together
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
-    # (first, end) of rows that are a message each. Not slices: `torch.compile` of PyTorch 2.11 does
-    # not know one that comes from the default of a field.
+    # (first, end) of the rows of each block. Not slices: `torch.compile` of PyTorch 2.11 does not
+    # know one that comes from the default of a field.
     blocks: tuple[tuple[int, int | None], ...] = ((0, None),)
     over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
@@ -65,65 +69,104 @@ class Shard(NamedTuple):
         return Part(self.start, self.total, agreements[self.group].words)
 
 
-class Agreement:
-    """What this rank keeps of a group: where its lines travel, and what follows from them.
+NOTHING = Shard(None, 0, 0)
 
-    Both memories hold results of pure functions: of this rank's call alone, and of the lines of all
-    ranks, which every rank has read. So it never matters whether something is remembered.
-    """
+
+class Proposal(NamedTuple):
+    """A call whose line is on its way to the other ranks."""
+
+    guess: Shard | None  # what the last call like this one came to; None if there was none
+    settle: Callable[[], Shard]  # waits for all lines and returns what they say, or raises
+
+    def meanwhile(self, launch: Callable[[Shard], T]) -> tuple[Shard, T]:
+        """Return what the ranks agree on, and what `launch` returns for it.
+
+        `launch` gets the guess while the lines travel, and runs again if they say otherwise. So it
+        must send nothing, and write only to memory of its own.
+        """
+        launched = None if self.guess is None else launch(self.guess)
+        shard = self.settle()
+        if self.guess is None or shard != self.guess:
+            launched = launch(shard)
+        return shard, launched  # pyright: ignore[reportReturnType]
+
+
+@dataclass(slots=True)
+class Call:
+    """A kind of call, as a number and in words that are the same on all ranks; and the lines of all
+    ranks at the last one, with what followed from them."""
+
+    number: int
+    text: bytes
+    lines: bytes = b""
+    shard: Shard | None = None
+
+
+class Agreement:
+    """What this rank keeps of a group: its kinds of calls, and memory in which the lines of all
+    ranks are gathered, call after call."""
 
     def __init__(self, group: Any):
-        self.messages: Any = group
-        self.lines: Any = group
-        self.rank, self.size = group.rank(), group.size()
-        self.device = torch.device("cpu")
-        self.calls, self.shards = Memo(), Memo()
+        self.group, self.calls = group, Memo()
+        self.channel: Any = group
+        self.work: Any = None
+        device = torch.device("cpu")
         if "cpu:" not in dist.get_backend_config(group):
             if dist.is_gloo_available():
                 store = dist.PrefixStore("lines of triton_softmax", group.get_group_store())
-                self.lines = dist.ProcessGroupGloo(store, self.rank, self.size, TIMEOUT)
+                self.channel = dist.ProcessGroupGloo(store, group.rank(), group.size(), TIMEOUT)
             else:
-                self.device = torch.device("cuda", torch.cuda.current_device())
+                device = torch.device("cuda", torch.cuda.current_device())
+        self.line = bytearray(LINE.size)
+        self.lines = bytearray(LINE.size * group.size()) if group.size() > 1 else self.line
+        here = [torch.frombuffer(each, dtype=torch.uint8) for each in (self.line, self.lines)]
+        there = [each.to(device) for each in here]  # the same tensors, unless lines need a GPU
+        self.tensors = [*zip(here, there, strict=True)]
+        self.outs, self.ins = [[*there[1].view(-1, LINE.size).unbind()]], [there[0]]
 
-    def exchange(self, *words: int) -> tuple[tuple[int, ...], ...]:
-        """Send a line to all ranks and return the lines of all. If their first words differ, the
-        ranks call different things, or a rank has failed; see `disagree`."""
-        mine = torch.tensor(words, dtype=torch.int64, device=self.device)
-        return tuple(map(tuple, gathered(self.lines, mine, self.size).tolist()))
+    def propose(
+        self, call: Call, read: Callable[[bytes], Shard], numbers: tuple[int, ...] = (UNSAID,) * 4
+    ) -> Proposal:
+        """Begin to send a line to all ranks; `read` says what follows from the lines of all."""
+        if self.work is not None:  # of a call that has raised an error since
+            self.work.wait()
+        LINE.pack_into(self.line, 0, call.number, *numbers, call.text)
+        if self.lines is not self.line:
+            mine, sent = self.tensors[0]
+            sent.copy_(mine)
+            self.work = self.channel.allgather(self.outs, self.ins)
+        return Proposal(call.shard, partial(self.settle, call, read))
+
+    def settle(self, call: Call, read: Callable[[bytes], Shard]) -> Shard:
+        """Wait for the lines of all ranks, and return what follows from them.
+
+        Raises:
+            ValueError: they call different things, or one has failed; not on a rank that has.
+            RuntimeError: a line did not come in time.
+        """
+        work, self.work = self.work, None
+        if work is not None:
+            work.wait()
+            mine, received = self.tensors[1]
+            mine.copy_(received)
+        lines = bytes(self.lines)
+        if call.shard is None or call.lines != lines:
+            kinds, *_, texts = zip(*LINE.iter_unpack(lines), strict=True)
+            if len(set(kinds)) > 1 and call.number != FAILED:
+                said = [text.rstrip(b"\0").decode(errors="ignore") for text in texts]
+                each = "; ".join([f"rank {rank}: {text}" for rank, text in enumerate(said)])
+                raise ValueError(f"the ranks of the group do not call the same thing: {each}")
+            call.shard, call.lines = read(lines), lines
+        return call.shard
 
     def words(self, mine: Tensor) -> Tensor:
         """Send a message to all ranks and return the words of all, a line for each."""
-        lines = mine.new_empty(self.size, len(mine))
-        _all_gather(lines.view(-1), mine, group=self.messages)
-        return lines
-
-    def disagree(self, lines: Any, sentence: str) -> bool:
-        """Return whether ranks call different things, or one has failed.
-
-        Raises:
-            ValueError: they do, and this rank has not failed: what each of them calls.
-        """
-        said = {line[0] for line in lines}
-        if len(said) == 1 and FAILED not in said:
-            return False
-        text = sentence.encode()[:SENTENCE].ljust(SENTENCE, b"\0")
-        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(self.device)
-        texts = gathered(self.lines, mine, self.size).tolist()
-        if lines[self.rank][0] != FAILED:
-            calls = [bytes(text).rstrip(b"\0").decode(errors="ignore") for text in texts]
-            each = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
-            raise ValueError(f"the ranks of the group do not call the same thing: {each}")
-        return True
+        words = mine.new_empty(self.group.size(), len(mine))
+        _all_gather(words.view(-1), mine, group=self.group)
+        return words
 
 
-def gathered(group: Any, mine: Tensor, size: int) -> Tensor:
-    """Return the lines of all ranks, of which this one has `mine`."""
-    lines = mine.new_empty(size, len(mine))
-    group.allgather([[*lines.unbind()]], [mine]).wait()
-    return lines
-
-
-agreements: weakref.WeakKeyDictionary[Any, Agreement] = weakref.WeakKeyDictionary()
+agreements: dict[Any, Agreement] = {}
 """Those of the groups that have called something."""
 
 
@@ -133,9 +176,9 @@ def agreement_of(group: Any) -> Agreement:
     Raises:
         TypeError: `group` is not a process group that this rank is in.
     """
-    check_group(group)
-    found = agreements.get(group)
+    found = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
     if found is None:
+        check_group(group)
         found = agreements.setdefault(group, Agreement(group))
     return found
 
@@ -144,13 +187,11 @@ def tell(group: Any, error: Exception) -> None:
     """Tell the other ranks, which may be waiting for this one's line, that its arguments are wrong.
     They raise a ValueError with the words of the error."""
     if isinstance(group, dist.ProcessGroup) and not torch.compiler.is_compiling():
-        if group.size() > 1:
-            agreement = agreement_of(group)
-            lines = agreement.exchange(FAILED, *[UNSAID] * (LINE - 1))
-            agreement.disagree(lines, f"{type(error).__name__}: {error}")
+        failed = Call(FAILED, f"{type(error).__name__}: {error}".encode())
+        agreement_of(group).propose(failed, lambda _: NOTHING).settle()
 
 
-def agree(
+def propose(
     group: Any,
     name: str,
     x: Tensor,
@@ -162,105 +203,120 @@ def agree(
     weights: int = UNSAID,
     where: bool = True,
     whole: bool = False,
-) -> Shard:
-    """Compare what the ranks call, and find out where this rank's part lies.
+) -> Proposal:
+    """Begin to compare what the ranks call, and to find out where this rank's part lies.
+
+    Launch what needs no other rank while the lines travel, then send what it has found:
+
+        shard, published = propose(group, "softmax", x, 1).meanwhile(publish)
+        words = exchange(published)
+
+    The launch is for the shard of the last call like this one. A wrong guess costs that launch and
+    nothing else, since what is sent follows from the lines alone.
 
     This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
     columns. Parts may have any size in each call. The caller says where the part lies, by `start`
-    and `total`, or parts follow each other in the order of the ranks.
+    and `total`, or parts follow each other in the order of the ranks. `options` and `numbers` must
+    be the same on all ranks; numbers may change from call to call. `weights` is how many classes
+    have a weight here: all, or those of this rank. Whatever can be wrong on one rank alone has been
+    checked before, and the others have been told (`tell`).
 
-    `options` and `numbers` have to be the same on all ranks; numbers may differ from call to call.
-    `weights` is how many classes have a weight here: all, or those of this rank. Whatever can be
-    wrong on one rank alone has been checked before, and been told the others if it is (`tell`).
-
-    While a call is traced the other ranks are not asked, and are taken to have as many columns.
-    Then a call that has to know where its part lies (`where`) says so, and one that takes `whole`
-    rows takes equal parts.
+    A traced call does not ask the other ranks, and takes them to have as many columns. One that
+    needs to know where its part lies (`where`) must say so; one that takes `whole` rows must have
+    equal parts.
 
     Raises:
         TypeError: `group` is not a process group that this rank is in.
-        ValueError: on every rank, if they call different things, or the parts do not fit together;
-            or a call is traced that has to know where its part lies, or that takes equal parts.
+        ValueError: at once, if a traced call lacks what it needs; when it is settled, on every
+            rank, if they call different things or the parts do not fit together.
     """
     n_cols = x.shape[dim]
-    if group is None:
-        return Shard(None, 0, n_cols)
-    if torch.compiler.is_compiling():
-        check_group(group)
-        if whole:
-            if n_cols * group.size() != (total or n_cols * group.size()):
-                raise ValueError(
-                    "under torch.compile a batch-invariant call takes equal parts: cut the "
-                    f"{total} columns into {group.size()} of the same size"
-                )
-            start = group.rank() * n_cols
-        if where and start is None:
-            raise ValueError(
-                "under torch.compile the ranks cannot ask each other where their classes lie: give "
-                "vocab_start and vocab_size"
-            )
-        of_all = total or n_cols * group.size()
-        return Shard(group, start or 0, of_all, widest=of_all)
-    known = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
-    agreement = known or agreement_of(group)
-    others = x.shape[:dim] + x.shape[dim + 1 :]
+    if group is None or torch.compiler.is_compiling():
+        alone = Shard(None, 0, n_cols)
+        shard = _taken_for(group, n_cols, start, total, where, whole) if group else alone
+        return Proposal(shard, lambda: shard)
+    agreement = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
+    agreement = agreement or agreement_of(group)
     gradient = x.requires_grad and torch.is_grad_enabled()
-    key = (name, x.dtype, others, dim, gradient, options, total, x.device.type)
-    call = agreement.calls.get(key) or agreement.calls.keep(key, _call(*key))
-    first = UNSAID if start is None else start
-    given = zlib.crc32(repr(numbers).encode()) if numbers else UNSAID
-    words = (call[0], n_cols, first, given, weights)
-    lines = (words,) if group.size() == 1 else agreement.exchange(*words)
-    shard = agreement.shards.get((key, lines))
-    if shard is None:
-        agreement.disagree(lines, call[1])
-        shard = _shard(lines, group, total)
-        row_bytes = shard.total * x.element_size() // group.size()
-        shard = shard._replace(blocks=tuple(blocks_of(math.prod(others), row_bytes)))
-        agreement.shards.keep((key, lines), shard)
-    return shard
+    key = (name, x.dtype, x.shape, dim, gradient, options, start, total, weights, x.device.type)
+    call = agreement.calls.get(key)
+    if call is None:
+        call = agreement.calls.keep(key, _call(name, x, dim, gradient, options, total))
+    crc = zlib.crc32(repr(numbers).encode()) if numbers else UNSAID
+    words = n_cols, UNSAID if start is None else start, crc, weights
+    return agreement.propose(call, partial(_shard, group, total, x, dim), words)
+
+
+def agree(group: Any, name: str, x: Tensor, dim: int, *given: Any, **more: Any) -> Shard:
+    """Return what the ranks agree on; the arguments and errors are those of `propose`."""
+    return propose(group, name, x, dim, *given, **more).settle()
+
+
+def propose_backward(shard: Shard) -> Proposal:
+    """Begin to compare what the ranks differentiate, before a message of the backward pass. The
+    guess is never wrong.
+
+    Raises:
+        ValueError: when it is settled, on every rank: they differentiate calls of different kinds,
+            or one makes a call instead.
+    """
+    if not shard.call or torch.compiler.is_compiling():
+        return Proposal(shard, lambda: shard)
+    call = Call(~shard.call, b"the gradient of an earlier call", shard=shard)
+    return agreements[shard.group].propose(call, lambda _: shard)
 
 
 def agree_backward(shard: Shard) -> None:
-    """Compare what the ranks differentiate, before a message of the backward pass.
+    """Compare what the ranks differentiate; see `propose_backward`."""
+    propose_backward(shard).settle()
 
-    Raises:
-        ValueError: on every rank, if they differentiate calls of different kinds, or one makes a
-            call instead.
-    """
-    if shard.call and shard.group.size() > 1 and not torch.compiler.is_compiling():
-        agreement = agreement_of(shard.group)
-        words = (~shard.call, *[UNSAID] * (LINE - 1))
-        agreement.disagree(agreement.exchange(*words), "the gradient of an earlier call")
+
+def _taken_for(
+    group: Any, n_cols: int, start: int | None, total: int | None, where: bool, whole: bool
+) -> Shard:
+    """Return the part that a traced call is taken to have, without asking the other ranks."""
+    check_group(group)
+    of_all = total or n_cols * group.size()
+    if whole and n_cols * group.size() != of_all:
+        raise ValueError(
+            "under torch.compile a batch-invariant call takes equal parts: cut the "
+            f"{total} columns into {group.size()} of the same size"
+        )
+    start = n_cols * group.rank() if whole else start
+    if where and start is None:
+        raise ValueError(
+            "under torch.compile the ranks cannot ask each other where their classes lie: give "
+            "vocab_start and vocab_size"
+        )
+    return Shard(group, start or 0, of_all, widest=of_all)
 
 
 def _call(
-    name: str, dtype: torch.dtype, others: tuple[int, ...], dim: int, gradient: bool,
-    options: tuple[Any, ...], total: int | None, device: str,
-) -> tuple[int, str]:  # fmt: skip
-    """Return a kind of call as a number that is the same on all ranks, and in words."""
-    sizes = [*map(str, others)]
-    sizes.insert(dim, "*")
-    call = f"{name} of {str(dtype)[6:]} ({', '.join(sizes)}) along {dim} on {device}; "
-    call += f"{'with' if gradient else 'without'} a gradient"
+    name: str, x: Tensor, dim: int, gradient: bool, options: tuple[Any, ...], total: int | None
+) -> Call:
+    """Return a kind of call, of which nothing is known yet."""
+    sizes = ", ".join(["*" if i == dim else str(size) for i, size in enumerate(x.shape)])
+    text = f"{name} of {str(x.dtype)[6:]} ({sizes}) along {dim} on {x.device.type}; "
+    text += f"{'with' if gradient else 'without'} a gradient"
     # Numbers that are equal are one key of a memory, and so have to be the same words.
     said = [str(float(o) if isinstance(o, (int, float)) else o) for o in options]
-    call = "; ".join([call, *said, *([] if total is None else [f"of {total}"])])
-    digest = hashlib.blake2b(call.encode(), digest_size=8).digest()
-    return 1 + int.from_bytes(digest, "little") // 4, call
+    text = "; ".join([text, *said, *([] if total is None else [f"of {total}"])]).encode()
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return Call(1 + int.from_bytes(digest, "little") // 4, text)
 
 
-def _shard(lines: tuple[tuple[int, ...], ...], group: Any, total: int | None) -> Shard:
-    """Return this rank's part of the rows, of which the lines of all ranks say the same.
+def _shard(group: Any, total: int | None, x: Tensor, dim: int, lines: bytes) -> Shard:
+    """Return this rank's part of the rows, as it follows from the lines of all ranks that call the
+    same.
 
     Raises:
         ValueError: the parts do not fit together, or numbers or class weights differ.
     """
-    calls, sizes, starts, numbers, weights = zip(*lines, strict=True)
+    calls, sizes, starts, numbers, weights, _ = zip(*LINE.iter_unpack(lines), strict=True)
     if min(starts) < 0:
-        starts = tuple([sum(sizes[:rank]) for rank in range(len(sizes))])
-    end = 0
-    for start, size in sorted(zip(starts, sizes, strict=True)):
+        starts = (0, *itertools.accumulate(sizes[:-1]))
+    parts, end = tuple(zip(starts, sizes, strict=True)), 0
+    for start, size in sorted(parts):
         if size and start != end:
             raise ValueError(
                 f"the parts of the ranks do not follow each other: they start at {[*starts]} and "
@@ -276,18 +332,20 @@ def _shard(lines: tuple[tuple[int, ...], ...], group: Any, total: int | None) ->
             f"the ranks have weights of {[*weights]} classes: give each rank those of all {end}, "
             f"or those of its own {[*sizes]}"
         )
-    parts, rank = tuple(zip(starts, sizes, strict=True)), group.rank()
-    if parts == tuple([(i * sizes[rank], sizes[rank]) for i in range(len(sizes))]):
+    start, size = parts[group.rank()]
+    if parts == tuple([(i * size, size) for i in range(len(parts))]):
         parts = ()
-    return Shard(group, starts[rank], end, max(sizes), parts=parts, call=calls[0])
+    n_rows = math.prod(x.shape[:dim] + x.shape[dim + 1 :])
+    blocks = blocks_of(n_rows, end * x.element_size() // len(sizes))
+    return Shard(group, start, end, max(sizes), blocks, parts=parts, call=calls[0])
 
 
-def blocks_of(n_rows: int, row_bytes: int) -> list[tuple[int, int]]:
+def blocks_of(n_rows: int, row_bytes: int) -> tuple[tuple[int, int], ...]:
     """Return the (first, end) of rows that are a message each: at least `ROWS` rows, and more while
     they are few bytes. All ranks get the same, so the bytes are those of a part of equal size.
 
     >>> blocks_of(1000, 10**6), blocks_of(2500, 10**6)
-    ([(0, 1000)], [(0, 1250), (1250, 2500)])
+    (((0, 1000),), ((0, 1250), (1250, 2500)))
     >>> len(blocks_of(8192, 2**17)), len(blocks_of(8192, 2**14))
     (4, 4)
     """
@@ -296,7 +354,7 @@ def blocks_of(n_rows: int, row_bytes: int) -> list[tuple[int, int]]:
     if rows * row_bytes > BLOCK_BYTES:
         n = min(n, MOST_BLOCKS)
     ends = [n_rows * i // n for i in range(n + 1)]
-    return [*zip(ends, ends[1:])]
+    return tuple(zip(ends, ends[1:]))
 
 
 def send(words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, Any]:

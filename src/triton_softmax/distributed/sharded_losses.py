@@ -33,7 +33,7 @@ from ..plan.layout import rows_along
 from ..plan.losses import MAX_TARGETS
 from . import rank_kernels as kernels
 from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan_rows
-from .process_group import UNSAID, Shard, agree, received, send, tell
+from .process_group import UNSAID, Shard, agree, propose, received, send, tell
 from .sharded_softmax import dtensors
 from .whole_rows import part_of, ways, whole
 
@@ -282,10 +282,10 @@ def cross_entropy(
     except Exception as error:
         tell(group, error)
         raise
-    shard = agree(
+    shard = propose(
         group, "cross_entropy", x, dim, more, start, total, numbers, weights,
         whole=options.invariant,
-    )  # fmt: skip
+    ).settle()  # fmt: skip
     shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
     if target.device.type == "cpu" and not (given or traced):
         try:

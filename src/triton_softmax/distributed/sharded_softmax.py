@@ -33,7 +33,7 @@ from ..plan import losses as plan_losses
 from ..plan.layout import rows_along
 from . import symmetric_memory
 from .partials import Sums, merged, partials
-from .process_group import Shard, agree, agree_backward, send, tell
+from .process_group import Shard, agree, agree_backward, propose, send, tell
 from .whole_rows import logsumexp_part, part_of, ways, whole
 from .whole_rows import normalize as normalize_whole
 
@@ -106,7 +106,6 @@ def normalize(
     group: Any,
     dim: int,
     dtype: torch.dtype | None,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...] | None = None,
     out: Any = None,
@@ -115,11 +114,11 @@ def normalize(
     operators apply the modifiers, in the order of `Modifiers`, to this rank's part first. See
     `check_cut` and `check_modifiers_of_part` for the errors."""
     if group is None:
-        check_cut(x, group, implementation, modifiers, out)
-        return dtensors().normalize(function, x, dim, dtype, implementation, invariant, modifiers)
+        check_cut(x, group, modifiers, out)
+        return dtensors().normalize(function, x, dim, dtype, invariant, modifiers)
     try:
-        if type(x) not in PLAIN or implementation is not None or modifiers is not None:
-            check_cut(x, group, implementation, modifiers, out)
+        if type(x) not in PLAIN or modifiers is not None:
+            check_cut(x, group, modifiers, out)
         (x,) = modes.in_memory(input=x)
         if not invariant and dtype is None and x.device.type != "cpu":
             if torch.is_autocast_enabled(x.device.type):
@@ -152,7 +151,7 @@ def normalize(
     if pushed:
         shard = symmetric_memory.agree_once(group, name, x, dim)
     else:
-        shard = agree(group, name, x, dim, options, numbers=numbers, where=False)
+        shard = propose(group, name, x, dim, options, numbers=numbers, where=False).settle()
     rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax")
     if rows is not x:

@@ -111,7 +111,7 @@ class _OfPart(Function):
 
     @staticmethod
     def forward(ctx, x, op: operators.Normalization, dtype: Any, shard: Shard, part: Part):
-        y = plan_of(op.operation, (x,), 1, dtype, None, True, part)(x)
+        y = plan_of(op.operation, (x,), 1, dtype, True, part)(x)
         ctx.save_for_backward(x if op is operators.logsumexp else y)
         ctx.arguments = op, x.dtype, shard, part
         return y
@@ -123,7 +123,7 @@ class _OfPart(Function):
         op, dtype, shard, part = ctx.arguments
         (dy,) = modes.in_memory(incoming_gradient=dy)
         agree_backward(shard)
-        vjp = plan_of(op.vjp.operation, (saved, dy), 1, dtype, None, True, part)
+        vjp = plan_of(op.vjp.operation, (saved, dy), 1, dtype, True, part)
         return vjp(saved, dy), *(None,) * 4
 
 

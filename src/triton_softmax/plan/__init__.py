@@ -40,6 +40,9 @@ GEOMETRIES = {
 }
 """The kernel behind each geometry name that a `Choice` can hold."""
 
+KERNELS = "packed_rows", "aligned_rows", "split_rows", "strided"
+"""The geometries that a caller can name."""
+
 
 def key_of(head: tuple, tensors: Sequence[Tensor | None]) -> tuple:
     """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
@@ -56,9 +59,9 @@ def plan_of(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    kernel: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> "AnyPlan":
     """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
@@ -71,18 +74,21 @@ def plan_of(
         dim: the dimension to reduce; negative counts from the end.
         dtype: dtype of the result, to which the input is rounded first; the first input's by
             default.
-        kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
         part: what the inputs are of rows that ranks share.
+        kernel: one of `KERNELS`, to compare them; None to choose.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; a ValueError also if the
+            kernel is unknown or does not support the call.
     """
-    key = (op, dim, dtype, kernel, invariant) if part is None else (op, dim, dtype, invariant, part)
+    key = (op, dim, dtype, invariant)
+    if part is not None or kernel is not None:
+        key += (part, kernel)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
-    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, part))
+    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
 
 
 def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
@@ -264,15 +270,17 @@ def make_plan(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    implementation: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> AnyPlan:
     """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
     those of `softmax`; inputs may not differ in shape or device either."""
     x = inputs[0]
-    dim = check_arguments(x, dim, dtype, implementation)
-    check_device(x.device, implementation)
+    dim = check_arguments(x, dim, dtype)
+    check_device(x.device)
+    if kernel not in (None, *KERNELS):
+        raise ValueError(f"unknown kernel {kernel!r}; expected None or one of {KERNELS}")
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
     shape = without if op.reduces else x.shape
@@ -281,17 +289,17 @@ def make_plan(
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
         return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
-    if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
+    if x.device.type == "cpu" and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
         return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
-        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant, part)
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
         return ByPyTorch(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, invariant, part)
+        plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
         return ByPyTorch(
             "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
         )
@@ -303,25 +311,19 @@ def make_plan(
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant, part)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, invariant, part, kernel)
     if plan is not None:
         return plan
-    if implementation in (None, "strided"):
-        return around("copy", layout.on_vectors, dim, dtype)
-    return around(
-        "matrix",
-        lambda t: layout.on_vectors(layout.as_matrix(t, dim)),
-        1,
-        dtype,
-        lambda y, x: layout.from_matrix(y, x.shape, dim),
-    )
+    if all(map(layout.lies_on_vectors, inputs)):
+        raise ValueError(f"{kernel} does not support dim={dim} of shape {tuple(x.shape)}")
+    return around("copy", layout.on_vectors, dim, dtype)
 
 
 def choose(
-    call: Rows | Columns | Modified, op: Operation, x: Tensor, implementation: str | None = None
+    call: Rows | Columns | Modified, op: Operation, x: Tensor, kernel: str | None = None
 ) -> Choice:
     """The choice for a call of an operation, on the device of x."""
-    return chosen(call, traits_of(op), device_of(x), implementation)
+    return chosen(call, traits_of(op), device_of(x), kernel)
 
 
 def traits_of(op: Operation) -> Traits:
@@ -344,9 +346,9 @@ def _plan_launches(
     inputs: tuple[Tensor, ...],
     outs: tuple[Tensor, ...],
     dim: int,
-    implementation: str | None = None,
-    invariant: bool = False,
-    part: Part | None = None,
+    invariant: bool,
+    part: Part | None,
+    kernel: str | None,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
@@ -369,7 +371,7 @@ def _plan_launches(
     itemsize = min(each.element_size() for each in moved)
     addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
     held = max(each.element_size() for each in inputs[: op.inputs])
-    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
+    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and kernel != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
@@ -378,11 +380,11 @@ def _plan_launches(
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
         rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
-        choice = choose(rows, op, x, implementation)
+        choice = choose(rows, op, x, kernel)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided") or total != n_cols:
+        if pair is None or kernel not in (None, "strided") or total != n_cols:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)

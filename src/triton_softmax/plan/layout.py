@@ -36,20 +36,6 @@ def rows_along(x: Tensor, dim: int) -> Tensor:
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
-def as_matrix(tensor: Tensor, dim: int) -> Tensor:
-    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
-    matrix = rows_along(tensor, dim)
-    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
-
-
-def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
-    """The contiguous tensor whose rows along `dim` are those of `matrix`."""
-    if matrix.shape == shape and dim == 1:
-        return matrix
-    moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
-    return own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
-
-
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:

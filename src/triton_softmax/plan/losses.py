@@ -235,7 +235,7 @@ class LossPlan:
             )  # fmt: skip
         inputs = (x, *numbers)
         more = options.invariant, options.part
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, None, *more)
+        main: Any = plan_of(op, inputs, options.dim, self.dtype, *more)
         results = main(*inputs, out=out)
         known = self.same and type(main) is Plan
         for plan in (*self.targets, main):

@@ -41,7 +41,7 @@ OF_A_KIND = {
     **dict.fromkeys(("in_a_mode", "lying_apart", "launches_little", "refuses_lists"), 2),
     **dict.fromkeys(("sends_what_is_promised", "sent_all_the_same"), 2),
     **dict.fromkeys(("pushed_in_turn", "pushed_without_one", "pushed_arguments"), 2),
-    **dict.fromkeys(("partial", "placed_out_of_order", "implementations_placed"), 2),
+    **dict.fromkeys(("partial", "placed_out_of_order"), 2),
     **{
         "without_processors": 3,
         "selective": 3,
