@@ -9,7 +9,6 @@ kernels of one GPU. The modules, in the order in which a call passes them:
 - `process_group`: the ranks agree on every call; messages
 - `ranks`: the two launches and the message between them
 - `gather`: whole rows, where no rank can leave its part where it is
-- `symmetric_memory`: softmax without a message, where GPUs see each other's memory
 
 The functions here are what the rest of the library calls: with a group for a tensor that is a part
 of the rows, and without one for a `DTensor`.

@@ -19,7 +19,6 @@ from ..config import splitting
 from ..operations.operation import Operation
 from ..plan import layout
 from ..plan.modified import plan_of_part
-from . import symmetric_memory
 from .process_group import Shard, agree_backward, received, send
 
 
@@ -62,9 +61,6 @@ def over_ranks(
     """Return the result of an operation on matrices. Of many rows, the message of a block travels
     while the next block is read."""
     plain = not torch.compiler.is_compiling()
-    if plain and not invariant and shard.group in symmetric_memory.buffers:
-        if symmetric_memory.takes(shard, inputs[0]):
-            return symmetric_memory.run(op, inputs, shard)
     if not plain:
         lines = operators.lines_of(op, inputs, (), dtype, part)
         return operators.from_lines(op, inputs, (), dtype, part, lines)[0]
@@ -127,7 +123,7 @@ def normalize(
                     t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim
                 )
         some = Modifiers(**given)
-        options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part)
+        options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part, None)
         y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]
 
         def arrives(dy: Tensor) -> Tensor:

@@ -26,13 +26,16 @@ from ..arguments import (
     check_modifiers_of_part,
 )
 from ..composite import RowScalars
-from ..plan.launch import checked
+from ..plan.launch import Memo
 from ..plan.layout import rows_along
 from ..plan.losses import MAX_TARGETS
-from . import ranks, symmetric_memory
+from . import ranks
 from .gather import part_of_result, whole
 from .process_group import UNSAID, Shard, propose, received, send, tell
 from .ranks import part_of, rows_of
+
+checked = Memo()
+"""Kinds of calls that have been checked."""
 
 
 def dtensors() -> Any:
@@ -82,12 +85,9 @@ def normalize(
     except Exception as error:
         tell(group, error)
         raise
-    if not (invariant or torch.compiler.is_compiling()) and group in symmetric_memory.buffers:
-        shard = symmetric_memory.agree_once(group, name, x, dim)
-    else:
-        shard = propose(
-            group, name, x, dim, options, numbers=numbers, where=False, whole=invariant
-        ).settle()
+    shard = propose(
+        group, name, x, dim, options, numbers=numbers, where=False, whole=invariant
+    ).settle()
     part = part_of(shard, x, dim, invariant)
     if part is not None:
         op = operators.log_softmax if name == "log_softmax" else operators.softmax

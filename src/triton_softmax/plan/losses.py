@@ -30,7 +30,7 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
     factor = factor if for_all else factor.contiguous()
     key = key_of((scale_rows, dim, for_all), (x, factor))
     plan = plans.get(key) or plans.keep(key, _plan_scale(x, factor, dim, for_all))
-    if plan.first.grid:
+    if plan.launches[0].grid:
         plan(factor, out=x)
     else:
         x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
@@ -61,7 +61,7 @@ FEW = 8 * BLOCK
 
 
 def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan, ...]:
-    """The plans that prepare the targets: a count first if needed; none if unsupported."""
+    """Return the plans that prepare the targets: a count first if needed; none if unsupported."""
     dim, ignore_index, reduction, smoothing, z_loss, *_ = options
     x, target = inputs[:2]
     seen = _as_three(x, dim)
@@ -92,7 +92,12 @@ class LossPlan:
     The target kernels compute the row scalars, then the operation runs. Each tensor and key between
     them would cost a microsecond or more on the host, so the kernels share one allocation by
     address. That requires unmodified logits and a layout the kernels take as it is; any other call
-    passes tensors. `targets` are the plans that prepare the targets; none if unsupported.
+    passes tensors.
+
+    `targets` are the plans that prepare the targets. There are none where the scalars of rows come
+    from PyTorch's operators: for probabilities, class weights with label smoothing, a layout that
+    the target kernels do not take, and where no kernel computes. `reads_classes` says whether a
+    call reads the classes on the host, to check them.
     """
 
     def __init__(
@@ -103,9 +108,16 @@ class LossPlan:
         options: LossOptions,
         gradient: bool,
         in_place: bool,
+        reads_classes: bool = False,
     ):
+        self.options, self.reads_classes = options, reads_classes
+        self.targets: tuple[Plan, ...] = ()
+        smoothed = weight is not None and options.label_smoothing != 0.0
+        on_kernels = options.part is not None or arguments.by_kernels(x)
+        if smoothed or target.is_floating_point() or not on_kernels:
+            return
         op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
-        self.op, self.options, self.in_place = op, options, in_place
+        self.op, self.in_place = op, in_place
         given = (target,) if weight is None else (target, weight)
         as_they_lie = [each.is_contiguous() for each in given]
         inputs = (x, *[each.contiguous() for each in given])
@@ -113,10 +125,11 @@ class LossPlan:
         self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        self.offsets, self.unasked, self.memory = (0,), 0, empty_of((0,), x.dtype, x)
+        self.scalar_offsets, self.discarded_lse_offset = (0,), 0
+        self.memory = empty_of((0,), x.dtype, x)
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
-        self.same = all(as_they_lie) and (in_place or x.is_contiguous())
+        self.takes_addresses = all(as_they_lie) and (in_place or x.is_contiguous())
         self.main: Any = None
 
     def __call__(
@@ -138,34 +151,35 @@ class LossPlan:
             addresses += (weight.data_ptr(),)
         if len(self.targets) == 2:
             parts = self.targets[0].empty()
-            self.targets[0].first.at(addresses, (parts.data_ptr(),))
+            self.targets[0].launches[0].launch_at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
-        self.targets[-1].first.at(addresses, (base + self.offsets[0], base + self.offsets[1]))
+        at = base + self.scalar_offsets[0], base + self.scalar_offsets[1]
+        self.targets[-1].launches[0].launch_at(addresses, at)
         outs = (self.of_rows(),)
-        results = (outs[0].data_ptr(), base + self.unasked)
+        results = (outs[0].data_ptr(), base + self.discarded_lse_offset)
         if with_lse:
             outs += (self.of_rows(),)
             results = addresses_of(outs)
         if not self.op.reduces:
             dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
-        addresses = (at_x, *map(base.__add__, self.offsets))
+        addresses = (at_x, *map(base.__add__, self.scalar_offsets))
         if self.options.part is not None:
-            main.first.at(addresses, results, base, *main.more)
+            main.launches[0].launch_at(addresses, results, base, *main.more)
             lines, work = main.part.exchange(memory[: main.line], main.part.group)
             if work is not None:
                 work.wait()
-            main.launches[1].at(addresses, results, lines.data_ptr(), *main.more)
+            main.launches[1].launch_at(addresses, results, lines.data_ptr(), *main.more)
         elif main.workspace is None:
-            main.first.at(addresses, results)
+            main.launches[0].launch_at(addresses, results)
         else:
             held, words = main.workspace.reserve(x.device)
             for launch in main.launches:
-                launch.at(addresses, results, words)
+                launch.launch_at(addresses, results, words)
         return outs
 
     def _by_tensors(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
-        """The call with tensors, as each kernel's first launch needs them."""
+        """Run the call with tensors, as each kernel's first launch needs them."""
         op, options = self.op, self.options
         inputs = (x, target.contiguous())
         inputs += () if weight is None else (weight.contiguous(),)
@@ -186,10 +200,10 @@ class LossPlan:
             else plan_of_part(op, inputs, self.dtype, options.part, options.invariant)
         )
         results = main(*inputs, out=out)
-        known = self.same and isinstance(main, Plan)
+        launched = self.takes_addresses and isinstance(main, Plan)
         for plan in (*self.targets, main):
-            known = known and plan.launches[-1].at is not None
-        if known:
+            launched = launched and plan.launches[-1].launch_at is not None
+        if launched:
             self._lay_out(main, x, target.numel())
         return results
 
@@ -201,7 +215,8 @@ class LossPlan:
         dtype = main.dtype if ranks else x.dtype
         first = main.n_words * dtype.itemsize if ranks else 0
         starts = [first + k * n * size for k in range(7)]
-        self.offsets, self.unasked = (starts[6], *starts[: self.op.numbers - 1]), starts[5]
+        self.scalar_offsets = starts[6], *starts[: self.op.numbers - 1]
+        self.discarded_lse_offset = starts[5]
         n_bytes = starts[6] + 8 * n
         self.memory = empty_of((-(-n_bytes // dtype.itemsize),), dtype, x)
         self.main = main
