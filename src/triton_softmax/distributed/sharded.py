@@ -91,8 +91,16 @@ def normalize(
     part = part_of(shard, x, dim, invariant)
     if part is not None:
         op = operators.log_softmax if name == "log_softmax" else operators.softmax
-        dtype = dtype or x.dtype
-        return ranks.normalize(op, x, dim, dtype, given, shard, part, invariant).view(shape)
+        of_result = dtype or x.dtype
+        if given is None or not torch.compiler.is_compiling():
+            return ranks.normalize(op, x, dim, of_result, given, shard, part, invariant).view(shape)
+        # A compiler fuses PyTorch's operators.
+        z = composite.modified_elements(x.to(of_result), given)
+        z = z if given.where is None else z.masked_fill(~given.where, -torch.inf)
+        y = ranks.normalize(op, z, dim, z.dtype, None, shard, part, invariant)
+        if given.safe:
+            y = y.masked_fill(z == -torch.inf, -torch.inf if name == "log_softmax" else 0.0)
+        return y.to(of_result).view(shape)
     more = {} if given is None else given._asdict()
     for cut in ("bias", "where"):
         t = more.get(cut)

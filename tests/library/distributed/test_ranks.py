@@ -262,6 +262,7 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
 @pytest.mark.parametrize(
     "name, places",
     [(name, each) for name in FUNCTIONS[:4] for each in (None, Shard(1))]
+    + [("token_logprobs", None), ("modified", None)]
     + [("softmax", Replicate()), ("logsumexp", Shard(0)), ("cross_entropy", Shard(0))],
     ids=str,
 )
