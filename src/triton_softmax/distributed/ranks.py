@@ -119,9 +119,8 @@ def normalize(
         for name in ("scale", "bias", "where"):
             if isinstance(t := given[name], Tensor):
                 size = 1 if name == "scale" else x.shape[dim]
-                given[name] = layout.rows_along(
-                    t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim
-                )
+                t = layout.rows_along(t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim)
+                given[name] = t if t.stride(1) <= 1 else t.contiguous()
         some = Modifiers(**given)
         options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part, None)
         y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]
