@@ -85,6 +85,39 @@ class Proposal(NamedTuple):
             launched = launch(shard)
         return shard, launched  # pyright: ignore[reportReturnType]
 
+    def run(self, call: Callable[[Shard], T]) -> T:
+        """Return what a call returns for what the ranks agree on.
+
+        It runs by the guess while the lines travel. Its first message waits for them (`send`); if
+        they say otherwise, it has sent nothing, and runs again.
+        """
+        guess = self.guess
+        if torch.compiler.is_compiling() or guess is None or guess.group is None:
+            return call(self.settle())
+        agreement = agreements[guess.group]
+        agreement.unsettled = self
+        try:
+            result = call(guess)
+            if agreement.unsettled is None:
+                return result
+            shard = self.settle()  # it has sent nothing
+        except WrongGuess as wrong:
+            shard, guess = wrong.shard, None
+        except Exception:  # which may be due to the guess
+            if agreement.unsettled is None or (shard := self.settle()) == guess:
+                raise
+        finally:
+            agreement.unsettled = None
+        return result if shard == guess else call(shard)  # pyright: ignore
+
+
+class WrongGuess(Exception):
+    """The lines of all ranks say something else than the guess by which a call has run."""
+
+    def __init__(self, shard: Shard):
+        super().__init__()
+        self.shard = shard
+
 
 @dataclass(slots=True)
 class Call:
@@ -105,6 +138,7 @@ class Agreement:
         self.group, self.calls = group, Memo()
         self.channel: Any = group
         self.work: Any = None
+        self.unsettled: Proposal | None = None  # of a call that runs by a guess
         device = torch.device("cpu")
         if "cpu:" not in dist.get_backend_config(group):
             if dist.is_gloo_available():
@@ -347,10 +381,18 @@ def blocks_of(n_rows: int, row_bytes: int) -> tuple[tuple[int, int], ...]:
 
 
 def send(message: Tensor, group: Any) -> tuple[Tensor, Any]:
-    """Send a message, a vector, to all ranks of a group. Return the messages of all ranks, a line
-    for each, and what to wait for before they are read; None if they are there."""
+    """Send a message, a vector, to all ranks of a group, once they have agreed. Return the messages
+    of all ranks, a line for each, and what to wait for before they are read; None if they are
+    there."""
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
+    if not torch.compiler.is_compiling() and group in agreements:
+        agreement = agreements[group]
+        proposal, agreement.unsettled = agreement.unsettled, None
+        if proposal is not None:
+            shard = proposal.settle()
+            if shard != proposal.guess:
+                raise WrongGuess(shard)
     lines = message.new_empty(group.size(), len(message))
     if torch.compiler.is_compiling():
         # Functional collectives take the place of this one, which have no handle to wait for.

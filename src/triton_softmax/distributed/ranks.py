@@ -19,7 +19,7 @@ from ..config import splitting
 from ..operations.operation import Operation
 from ..plan import layout
 from ..plan.modified import plan_of_part
-from .process_group import Shard, agree_backward, received, send
+from .process_group import Shard, agree_backward, propose_backward, received, send
 
 
 def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
@@ -101,8 +101,10 @@ class _Normalized(Function):
         (y,) = ctx.saved_tensors
         vjp, dtype, where = ctx.arguments
         (dy,) = modes.in_memory(incoming_gradient=dy)
-        agree_backward(where[0])
-        dx = over_ranks(vjp.operation, (y, rows_of(dy, 1)), dtype, *where)
+        inputs = y, rows_of(dy, 1)
+        dx = propose_backward(where[0]).run(
+            lambda _: over_ranks(vjp.operation, inputs, dtype, *where)
+        )
         return dx, *(None,) * 5
 
 

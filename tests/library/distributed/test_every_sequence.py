@@ -286,6 +286,37 @@ def test_a_wrong_guess_is_launched_for_again():
         assert found == [None, None] and launched == expected
 
 
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_call_runs_again_if_its_guess_was_wrong(sends, fails):
+    """It has sent nothing by then; an error that a wrong guess has led to is none."""
+    groups, began = groups_of(2), {}
+
+    def of_rank(group: Group, sizes: tuple[int, int]) -> int:
+        def call(shard: process_group.Shard) -> int:
+            began[group.rank()][shard.total] = True
+            if fails and shard.total != sum(sizes):
+                raise IndexError
+            if sends:
+                words = torch.full((shard.widest,), shard.total)
+                received = process_group.received(*process_group.send(words, group))
+                assert (received == shard.total).all()
+            return shard.total
+
+        x = torch.empty(ROWS, sizes[group.rank()])
+        return process_group.propose(group, "softmax", x, 1).run(call)
+
+    for sizes, expected in (
+        ((2, 3), ([5], [5])),
+        ((2, 3), ([5], [5])),
+        ((2, 1), ([5, 3], [3])),
+        ((2, 3), ([3, 5], [5])),
+    ):
+        began.update({0: {}, 1: {}})  # a call that meets others begins again
+        found = together(groups, lambda group, sizes=sizes: of_rank(group, sizes))
+        assert found == [sum(sizes)] * 2 and (*map(list, began.values()),) == expected
+
+
 def test_a_call_that_is_given_up_leaves_no_line_behind():
     """If memory runs out while a line travels, the next call reads the lines of the next call."""
     groups, x = groups_of(2), torch.empty(ROWS, 2)
