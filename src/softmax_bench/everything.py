@@ -92,11 +92,11 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    several = [other("ranks", 90, *of_ranks, "-m", "softmax_bench.ranks", gpus=gpus)]
+    several = [other("ranks", 90, *of_ranks, *bench, "ranks", gpus=gpus)]
     return [
         *shared["lengths"], *shared["random"], *shared["losses"],
         *(several if gpus > 1 else []), *shared["shapes"],
-        other("attention", 240, "-m", "softmax_bench.attention"),
+        other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *alone["compiles"], *shared["rungs"],

@@ -140,4 +140,5 @@ def run(out: Path, device: str, commit: str | None) -> list[dict]:
         except torch.OutOfMemoryError as error:
             print(f"{name}, {attention}: {error}")
         write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
+        print(*rows[-2:], sep="\n", flush=True)
     return rows

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ from softmax_bench.gpus import MEASURED
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
-from softmax_bench.report import TURNS, geometric_mean, means
+from softmax_bench.report import geometric_mean, means
 from softmax_bench.roster import COPY
 from softmax_bench.runner import judged
 from softmax_bench.schema import DataError, add_run
@@ -396,19 +397,18 @@ def measured(
     for call in beside.values():
         call()
     times = [[None, None] for _ in choices]
-    for at, samples in measure.in_turn(timer, calls, 1).items():
-        times[at] = [round(measure.percentile(samples[0], 0.5), 3)] * 2
+    for at, samples in measure.in_turn(lambda at: timer(calls[at]), calls, 1).items():
+        times[at] = [round(median(samples[0]), 3)] * 2
     order = sorted(calls, key=lambda at: times[at][0] or 0.0)
     if not order:
         raise DataError(f"{case.id}: everything failed")
     near = [at for at in order[:MOST] if times[at][0] <= NEAR * times[order[0]][0]]
-    again: dict[Any, Callable] = {at: calls[at] for at in {*near, 0} & {*calls}}
+    again: dict[Any, Callable] = {at: calls[at] for at in {*near, 0} & {*calls}} | beside
     found: dict[Any, list[float]] = {}
     for _ in ("first", "second"):
-        for at, turns in measure.in_turn(timer, again | beside, TURNS).items():
-            median = measure.percentile([each for turn in turns for each in turn], 0.5)
-            found.setdefault(at, []).append(round(median, 3))
-    for at in again:
+        for at, turns in measure.in_turn(lambda at: timer(again[at]), again).items():
+            found.setdefault(at, []).append(round(median(measure.flat(turns)), 3))
+    for at in again.keys() - beside.keys():
         times[at] = found[at]
     line = {name: case.fields[name] for name in FIELDS if name in case.fields}
     line |= {name: min(found[name]) for name in beside}
