@@ -4,7 +4,7 @@ softmax_bench everything --out DIR`.
 What is quoted most comes first. Each job is a command of its own, which writes a file below the
 folder after each case. A job that has ended is not begun again, and one that was cut off goes on
 where it was, so a run that takes several calls is the same command again; seed and commit are those
-of the first. At the end the cells of all suites are one file, as `softmax_site.publish` takes it.
+of the first. At the end `.github/publish.sh DIR OUT` puts it in the place of what is published.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from softmax_bench.launches import DATA, read_rows
 from softmax_bench.results import git_commit
 from softmax_bench.schema import FORMAT, ROOT, DataError, begun, read_json, write
 
-MEASUREMENTS = "measurements.json"
+MEASUREMENTS, OTHERS = "new.json", "docs/benchmarks"
+"""The cells of all suites, and where all else lies, as `.github/publish.sh` takes them."""
+
 PROGRESS = "progress.json"
 
 GROUPS = {
@@ -87,7 +89,7 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
         ]  # fmt: skip
 
     def other(name: str, seconds: float, *command: str, gpus: int = 1) -> Job:
-        return Job(name, seconds, [*command, "--out", str(out / f"{name}.json"), *commit], gpus)
+        return Job(name, seconds, [*command, "--out", str(out / OTHERS / f"{name}.json"), *commit], gpus)
 
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
@@ -180,7 +182,7 @@ def begin(out: Path, commit: str | None, machine: dict) -> dict:
     Raises:
         DataError: it is of another commit or machine.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    (out / OTHERS).mkdir(parents=True, exist_ok=True)
     path = out / PROGRESS
     about = {"commit": commit or git_commit(), "machine": machine}
     if not path.is_file():
