@@ -196,7 +196,7 @@ def _everything(options: Options) -> int:
     machine = everything.machine_in_a_process()
     found = machine.pop("gpus")
     gpus = options.gpus or found
-    out = Path(options.out)
+    out = Path(options.out).resolve()
     about = everything.begin(out, options.commit, machine)
     plan = everything.jobs(out, gpus, about)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)

@@ -70,7 +70,7 @@ class Job(NamedTuple):
 def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    processes = str(max(1, (os.cpu_count() or 1) // gpus - 1))
+    processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
     def cells(name: str, suites: Iterable[str], parts: int) -> list[Job]:
@@ -89,7 +89,8 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
         ]  # fmt: skip
 
     def other(name: str, seconds: float, *command: str, gpus: int = 1) -> Job:
-        return Job(name, seconds, [*command, "--out", str(out / OTHERS / f"{name}.json"), *commit], gpus)
+        path = str(out / OTHERS / f"{name}.json")
+        return Job(name, seconds, [*command, "--out", path, *commit], gpus)
 
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
@@ -227,7 +228,7 @@ def run(
                     merged(out)
                 with (out / f"{job.name}.log").open("a", encoding="utf-8") as log:
                     process = subprocess.Popen(
-                        program(job), stdout=log, stderr=log, start_new_session=True,
+                        program(job), stdout=log, stderr=log, start_new_session=True, cwd=ROOT,
                         env=os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)},
                     )  # fmt: skip
                 running[job.name] = (job, process, time.monotonic(), taken)
