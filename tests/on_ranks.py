@@ -8,7 +8,6 @@ import functools
 import math
 import os
 import re
-import tempfile
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ from triton_softmax import (
     plan,
     softmax,
 )
-from triton_softmax.distributed import process_group, symmetric_memory
+from triton_softmax.distributed import process_group
 from triton_softmax.plan import launch
 from triton_softmax.plan import tokens as plan_tokens
 
@@ -132,14 +131,10 @@ def of_the_whole(function, x, dtype=torch.float64, seed=1) -> tuple[torch.Tensor
     return y.detach(), dy, dx
 
 
-def normalized(
-    group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None, pushed=False,
-    turned=False,
-) -> None:  # fmt: skip
+def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
     """Softmax or log-softmax of shards, and its gradient, is that of the whole: in one message
-    each way, or none if words are pushed."""
+    each way."""
     x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
-    x = x.flip(dim) if turned else x
     expected, dy, gradient = of_the_whole(lambda x: getattr(torch, name)(x, dim), x, dtype)
     mine = part(x, group, dim, sizes).requires_grad_()
     with computed(by_kernels):
@@ -154,7 +149,7 @@ def normalized(
     assert mine.grad.dtype == dtype
     rows = math.prod(x.movedim(dim, -1).shape[:-1])
     word = 8 if dtype == torch.float64 else 4
-    one = not pushed and group.size() > 1 and rows > 0
+    one = group.size() > 1 and rows > 0
     assert sent == ([2 * word * rows] if one else [])
     assert backward == ([word * rows] if one else [])
 
@@ -895,109 +890,3 @@ def dies(group) -> None:
     if group.rank() == 1:
         os._exit(1)
     raises(RuntimeError, "", softmax, x, group=group)
-
-
-def by_file(n_words, group, device):
-    """Memory that ranks on one machine share, in place of that of GPUs."""
-    names: list[Any] = [f"{tempfile.mkdtemp()}/{rank}" for rank in range(group.size())]
-    dist.broadcast_object_list(names, 0, group=group)
-    dist.barrier(group)
-    for_all = [torch.from_file(each, True, n_words, dtype=torch.int64) for each in names]
-    dist.barrier(group)
-    return for_all, None
-
-
-@contextlib.contextmanager
-def pushing(group, timeout=5.0, least=1):
-    """The ranks push their words."""
-    for_all = {"shared": by_file, "LEAST_COLS": least, "LEAST_WORDS": 4}
-    with replaced(*[(symmetric_memory, *each) for each in for_all.items()]):
-        symmetric_memory.push_words(group, timeout)
-        try:
-            yield
-        finally:
-            symmetric_memory.push_words(group, None)
-
-
-def pushed_words(group, *what, **more) -> None:
-    """Softmax or log-softmax of shards whose ranks send no message, call after call."""
-    with pushing(group):
-        for turned in (False, True):
-            normalized(group, *what, pushed=True, turned=turned, **more)
-
-
-def pushed_as_sent(group) -> None:
-    """The result of words that were pushed is that of words that were sent, to the last bits."""
-    x = part(drawn((2, 40), torch.float32), group)
-    sent = softmax(x, group=group)
-    with pushing(group):
-        softmax(x, group=group)
-        y = softmax(x, group=group)
-    torch.testing.assert_close(y, sent, atol=1e-7, rtol=3e-7)
-    # The same m and d on all ranks: equal elements have equal probabilities.
-    ones = torch.zeros(3, 1)
-    with pushing(group):
-        softmax(ones, group=group)
-        same_bits(group, softmax(ones, group=group))
-
-
-def pushed_in_turn(group) -> None:
-    """More calls than buffers, of different sizes, of which the last need more memory."""
-    with pushing(group):
-        for n_rows in (1, 3, 2, 7, 1):
-            x = drawn((n_rows, 6), torch.float32, seed=n_rows)
-            y = softmax(part(x, group), group=group)
-            near(y, part(torch.softmax(x, 1), group), torch.float32)
-
-
-def sent_all_the_same(group) -> None:
-    """By message: float64, short parts, batch invariance, and losses."""
-    x = part(drawn((4, 8), torch.float32), group)
-    target = torch.arange(4)
-    with pushing(group, least=4):
-        for call in (
-            lambda: softmax(x.double(), group=group),
-            lambda: softmax(x[:, :2], group=group),
-            lambda: softmax(x, group=group, batch_invariant=True),
-            lambda: cross_entropy(x, target, group=group),
-        ):
-            call()
-            with messages() as sent:
-                call()
-            assert len(sent) == 1
-        softmax(x, group=group)
-        with messages() as sent:
-            softmax(x, group=group)
-        assert sent == []
-
-
-def pushed_without_one(group) -> None:
-    """A rank that does not come is named: NaN in the rows that lack its words, and an error at the
-    next call, and when asked."""
-    x = part(drawn((1, 9), torch.float32), group)
-    with pushing(group, timeout=0.2):
-        softmax(x, group=group)
-        if group.rank() != 1:
-            assert softmax(x, group=group).isnan().all()
-            for call in (softmax, lambda _, group: symmetric_memory.check_words(group)):
-                raises(RuntimeError, "rank 1 of the group", call, x, group=group)
-        dist.barrier(group)
-
-
-def pushing_alone(group) -> None:
-    """A rank does not push."""
-    x = part(drawn((2, 9), torch.float32), group)
-    with pushing(group):
-        if group.rank() == 1:
-            symmetric_memory.push_words(group, None)
-        softmax(x, group=group)
-
-
-def pushed_arguments(group) -> None:
-    """Arguments are checked."""
-    raises(TypeError, "ProcessGroup", symmetric_memory.push_words, "group")
-    for timeout in (0.0, -1.0, math.nan):
-        raises(ValueError, "positive", symmetric_memory.push_words, group, timeout)
-    raises(RuntimeError, "from GPU to GPU", symmetric_memory.push_words, group)
-    assert group not in symmetric_memory.buffers
-    symmetric_memory.check_words(group)

@@ -15,15 +15,15 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from softmax_site.computed.road import frames_of
 from triton_softmax import plan
+from triton_softmax.distributed import sharded_losses
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
-from triton_softmax.plan import launch
 
 
 def forget() -> None:
-    """Make every plan anew, those that losses keep by themselves too."""
+    """Make every plan anew."""
     plan.plans.clear()
-    launch.checked.clear()
+    sharded_losses.checked.clear()
 
 
 def plan_of(

@@ -63,7 +63,8 @@ def _measured(
 
 
 def _selected(options: Options) -> list[cases.Case]:
-    return cases.select(options.cases, options.providers, options.seed)
+    part, of = map(int, options.part.split("/"))
+    return cases.select(options.cases, options.providers, options.seed)[part - 1 :: of]
 
 
 def _run(options: Options) -> None:
@@ -190,6 +191,28 @@ def _tuned(options: Options) -> dict:
     return tune.run(cases, into, head, timer, inputs.Inputs(options.device), options.seconds)
 
 
+def _everything(options: Options) -> int:
+    from softmax_bench import everything
+
+    if options.dry_run:
+        gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
+        plan = everything.jobs(Path(options.out), gpus, about)
+        print(everything.table(plan, {}))
+        print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
+        return 0
+    if absent := everything.missing(options.without):
+        raise DataError(f"not installed: {', '.join(absent)}; --without does without them")
+    machine = everything.machine_in_a_process()
+    found = machine.pop("gpus")
+    gpus = options.gpus or found
+    out = Path(options.out)
+    about = everything.begin(out, options.commit, machine)
+    plan = everything.jobs(out, gpus, about)
+    good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
+    print(f"the cells are in {everything.merged(out)}")
+    return 0 if good else 1
+
+
 def _train(options: Options) -> None:
     _ready(options)
     from softmax_bench import training
@@ -215,6 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         everyone = ",".join(roster.PROVIDERS)
         add("--providers", help=f"some of {everyone}", default=everyone, **several)
         add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
+        add("--part", metavar="K/N", default="1/1", help="every N-th case from the K-th on")
 
     def writes(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
         add("--out", default=out, help="the file to write, or to go on with")
@@ -262,6 +286,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--dry", action="store_true", help="only say the list")
     add("--seconds", type=float, default=90.0, help="what is not reached by then is left out")
     add("--inside", metavar="FILE", help=argparse.SUPPRESS)
+
+    add = command(_everything, "measure all that the pages quote, on all GPUs, and go on with that")
+    add("--out", default="everything", metavar="FOLDER")
+    add("--commit", help="the commit measured, where there is no repository")
+    add("--gpus", type=int, help="so many; by default all")
+    add("--seconds", type=float, default=1e9, help="by then it stops, to be called again")
+    add("--without", **several, default=[], help="libraries, or ncu, that may be missing")
+    add("--dry-run", action="store_true", help="only say the plan, and what it takes")
 
     measures(command(_invariance, "time calls with batch invariance and without"), "invariant.json")
 

@@ -5,7 +5,7 @@ adds a run to a file, for rows of 65,536 bfloat16 columns on each rank: the medi
 percentile of each call, on the slower rank, with nothing in the L2 cache before; its time among
 many, back to back; and what it sends. The others are PyTorch's softmax of a `DTensor`, its
 `loss_parallel`, and the losses of Megatron-LM and TransformerEngine, where they are installed.
-Where the GPUs see each other's memory, softmax is measured with pushed words as well. The softmax
+Softmax with pushed words is `examples/symmetric_memory.py`, so run it at the root. The softmax
 and the loss of one GPU's part alone, a copy of it, and a message of the same size alone say what
 the rest is made of.
 """
@@ -111,25 +111,13 @@ def sent_bytes(call: Callable[[], Any]) -> int:
     return sum(sizes)
 
 
-def pushing_group() -> Any:
-    """A second group of all ranks, which push their words; None if they cannot."""
-    from triton_softmax.distributed import symmetric_memory
-
-    group = dist.new_group()
-    try:
-        symmetric_memory.push_words(group)
-    except RuntimeError as error:
-        print(f"words are not pushed: {error}", flush=True)
-        return None
-    return group
-
-
-def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name; `pushing` is a group that pushes, or None."""
+def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name; `peers` push their words."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.distributed.tensor.parallel import loss_parallel
 
+    from examples import symmetric_memory
     from triton_softmax import cross_entropy, softmax
 
     mesh = init_device_mesh("cuda", (group.size(),))
@@ -172,16 +160,13 @@ def calls(group: Any, pushing: Any, n_rows: int) -> dict[str, Callable[[], Any]]
         of = imported("transformer_engine.pytorch.cross_entropy")
         of.parallel_cross_entropy(leaf[None], target[None], 0.0, True, group).backward()
 
-    def pushed() -> None:
-        softmax(x, 1, group=pushing)
-
     return {
         "copy": lambda: y.copy_(x),
         "message": lambda: dist.all_gather_into_tensor(of_all, words, group=group),
         "softmax, part alone": lambda: softmax(x, 1),
         "softmax": lambda: softmax(x, 1, group=group),
         "softmax, batch-invariant": lambda: softmax(x, 1, group=group, batch_invariant=True),
-        **({} if pushing is None else {"softmax, words pushed": pushed}),
+        "softmax, words pushed": lambda: symmetric_memory.softmax(x, peers),
         "softmax, DTensor of PyTorch": lambda: torch.softmax(placed, 1),
         "cross-entropy, part alone": ours_alone,
         "cross-entropy": ours,
@@ -204,9 +189,9 @@ def main() -> None:
     dist.init_process_group("nccl")
     group = dist.group.WORLD
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    found, pushing = [], pushing_group()
+    found, peers = [], imported("examples.symmetric_memory").Peers(group)
     for n_rows in ROWS:
-        for name, call in calls(group, pushing, n_rows).items():
+        for name, call in calls(group, peers, n_rows).items():
             row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
             try:
                 row |= quantiles_us(call, group, flush) | {"host_us": host_us(call, group)}

@@ -102,7 +102,8 @@ def problem_of(case: Case, device: Device) -> Problem:
 
     with providers.choosing(asked):
         out = out.select(dim, 0).contiguous() if op.reduces else out
-        plan._plan_launches(op, inputs, (out,), dim % len(case.shape), None, is_invariant(case))
+        dim %= len(case.shape)
+        plan._plan_launches(op, inputs, (out,), dim, is_invariant(case), part=None, kernel=None)
     return seen[0]
 
 
@@ -245,7 +246,7 @@ def prepare(case: Case, choice: Choice | None, t: Tensors) -> Callable[[], Any]:
         made = plan.make_plan(op, inputs, dim, dtype)
     else:
         with providers.choosing(lambda *_: choice):
-            made = plan.make_plan(op, inputs, dim, dtype, None, is_invariant(case))
+            made = plan.make_plan(op, inputs, dim, dtype, invariant=is_invariant(case))
     return lambda: made(*inputs)
 
 

@@ -7,6 +7,7 @@ call itself.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from .arguments import PLAIN, Modifiers, cast
 from .modes import is_plain_eager
 from .operators import Normalization, differentiable, differentiable_modified
 from .plan import run_one
-from .plan.launch import checked
 from .plan.modified import run_modified
 
 
@@ -282,8 +282,12 @@ def _normalize_modified(
 ) -> Tensor:
     """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
     modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
-    tensors = []
-    for each in (x, *modifiers, out):
+    scale, softcap, bias, where, causal, sink, safe = modifiers
+    tensors = [x]
+    for each in (bias, where, out):
+        if each is not None:
+            tensors.append(each)
+    for each in (scale, softcap, sink):
         if isinstance(each, Tensor):
             tensors.append(each)
     plain = type(dim) is int and isinstance(x, Tensor) and is_plain_eager(*tensors)
@@ -293,76 +297,65 @@ def _normalize_modified(
             named = {"input": x, "dim": dim, "dtype": dtype, "batch_invariant": invariant}
             named |= {"out": out, **Modifiers(*modifiers)._asdict()}
             return arguments.pass_on(function, tensors if watched else (x,), named)
+        arguments.check_dense(x, "the input")
     if dtype is not None:
         x = cast(x, dtype)
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    softcap = None if softcap is None else arguments.check_softcap(softcap)
-    if not isinstance(scale, Tensor):  # a number is no part of the key: it may change every step
-        scale = 1.0 if scale is None else arguments.check_number(scale, "scale")
-        if torch.compiler.is_compiling() and scale != 1.0:
-            # A compiler would make a number of an operator a constant.
-            scale = x.new_ones((), dtype=arguments.accumulator(dtype or x.dtype)) * scale
-    key = known = None
-    if plain and out is None:
-        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap)
-        for each in (None if type(scale) is float else scale, bias, where, sink):
-            if isinstance(each, Tensor):
-                key += (each.shape, each.dtype, each.device)
-            else:
-                key += (each, type(each))
-        try:
-            known = checked.get(key)
-        except TypeError:  # the checks below reject an unhashable argument
-            key = None
-    vector, dtype = x.dim() == 0, dtype or x.dtype
-    # The checks reshape a sink that is a number or has one number per head.
-    if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
-        dim = known
-        given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
-    else:
-        dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
-        if not x.is_meta:
-            arguments.check_device(x.device)
-        given = arguments.check_modifiers(x, dim, (scale, softcap, *modifiers[2:]))
-        if out is not None:
-            wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-            arguments.check_out(out, x, dtype, wanted)
-            if modes.transformed():
-                raise RuntimeError("out does not support transforms of torch.func or forward mode")
-        if vector:  # a row of one element
-            x = x.reshape(1)
-            rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
-            given = Modifiers(*rows)
-        elif key is not None:
-            checked.keep(key, dim)
-        scale, bias, sink = given.scale, given.bias, given.sink
+    dtype = dtype or x.dtype
+    given = Modifiers(1.0, None, bias, where, bool(causal), None, bool(safe))
+    if not (scale is softcap is sink is None):
+        given = arguments.as_modifiers(x, dim, modifiers)
+    ndim = x.dim()
+    check: Any = partial(arguments.check_modified, x, dim, dtype, given)
+    if not plain or out is not None or not ndim:
+        (dim, given), check = check(), None
+    elif -ndim <= dim < 0:
+        dim += ndim
+    if out is not None:
+        arguments.check_out(out, x, dtype, tensors)
+        if modes.transformed():
+            raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    if not ndim:  # a row of one element
+        x = x.reshape(1)
+        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
+        given = Modifiers(*rows)
+    scale, bias, sink = given.scale, given.bias, given.sink
+    if torch.compiler.is_compiling() and type(scale) is float and scale != 1.0:
+        # A compiler would make a number of an operator a constant.
+        scale = x.new_ones((), dtype=arguments.accumulator(dtype)) * scale
+        given = given._replace(scale=scale)
     log = op is operators.log_softmax
-    on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     empty = not x.numel() if plain else arguments.is_empty(x)
-    if on_cpu or empty or (not plain and modes.transformed()):
+    composed = empty or (not arguments.INTERPRETED and x.device.type == "cpu")
+    composed = composed or (not plain and modes.transformed())
+    if composed and (not plain or out is not None):
         y = composite.modified_softmax(log, x, dim, dtype, given)
     elif out is not None and not out.is_neg():
-        to = out.view(1) if vector else out
-        options = (*operators.taken_apart(given), log, dim, invariant)
+        to = out if ndim else out.view(1)
+        options = (*operators.as_schema_arguments(given), log, dim, invariant)
         operators.modified_softmax_out.overload(None if to is x else x, *options, to)
         if not torch.compiler.is_compiling():
             torch.autograd.graph.increment_version(out)
         return out
     elif not plain:
-        options = (*operators.taken_apart(given), log, dim, dtype, invariant)
+        options = (*operators.as_schema_arguments(given), log, dim, dtype, invariant)
         y = operators.modified_softmax.overload(x, *options)[0]
-    elif torch.is_grad_enabled() and (
-        x.requires_grad
-        or (isinstance(scale, Tensor) and scale.requires_grad)
-        or (bias is not None and bias.requires_grad)
-        or (sink is not None and sink.requires_grad)
+    elif (
+        torch.is_grad_enabled()
+        and not composed
+        and (
+            x.requires_grad
+            or (isinstance(scale, Tensor) and scale.requires_grad)
+            or (bias is not None and bias.requires_grad)
+            or (sink is not None and sink.requires_grad)
+        )
     ):
-        options = (True, given, log, dim, dtype, invariant, None)
-        y = differentiable_modified(x, scale, bias, sink, options)[0]
+        call = (True, given, log, dim, dtype, invariant, None, check)
+        y = differentiable_modified(x, scale, bias, sink, call)[0]
     else:
-        y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]
-    y = y.reshape(()) if vector else y
+        options = {"invariant": invariant, "check": check}
+        y = run_modified(op.operation, (x,), (), given, dim, dtype, **options)[0]
+    y = y if ndim else y.reshape(())
     # A lazily negated view has no sign in its memory, and is copied to.
     return y if out is None else out.copy_(y)

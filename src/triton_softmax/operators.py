@@ -11,7 +11,7 @@ small `torch.autograd.Function` if they need a gradient.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch.autograd import Function
 from torch.compiler import is_dynamo_compiling
 
 from . import composite, inductor
-from .arguments import Modifiers, check_arguments, check_dense, check_dim
+from .arguments import Modifiers, Part, check_arguments, check_dense, check_dim
 from .composite import accumulator
 from .modes import direct, is_batched, is_plain_eager, transformed
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
@@ -272,8 +272,8 @@ def _modifiers(scale, factor, *others) -> Modifiers:
     return Modifiers(factor if scale is None else scale, *others)
 
 
-def taken_apart(modifiers: Modifiers) -> tuple[Any, ...]:
-    """Return modifiers as the arguments of an operator."""
+def as_schema_arguments(modifiers: Modifiers) -> tuple[Any, ...]:
+    """Return modifiers as an operator's schema has them."""
     scale, *others = modifiers
     return (scale, 1.0, *others) if isinstance(scale, Tensor) else (None, scale, *others)
 
@@ -307,39 +307,53 @@ def _modified_out_kernel(x, *args):
         out.copy_(y)
 
 
+class Saved(NamedTuple):
+    """What the gradient of a call with score modifiers needs besides tensors."""
+
+    modifiers: Modifiers
+    """Without its tensors."""
+    log: bool
+    dim: int
+    dtype: torch.dtype
+    invariant: bool
+    part: Part | None
+    like_bias: tuple[torch.Size, torch.dtype] | None
+    """The shape and dtype of the gradients at bias and sink; None if they get none."""
+    like_sink: tuple[torch.Size, torch.dtype] | None
+
+
 class ModifiedDerivative(Function):
     """Softmax and log-softmax with score modifiers and a first derivative by kernels.
 
     The modifiers that may get a gradient are inputs; `arguments` packs all of them, whether the
-    call is plain, and the options into one object.
+    call is plain, the options, and what checks it into one object.
     """
 
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
-        plain, modifiers, log, dim, dtype, invariant, part = arguments
+        plain, modifiers, log, dim, dtype, invariant, part, check = arguments
         share = None
-        if not plain:
-            given = taken_apart(modifiers)
-            with torch._C._AutoDispatchBelowAutograd():
-                y, share = modified_softmax.overload(x, *given, log, dim, dtype, invariant)
-        else:
-            given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
+        if plain:
             y, *more = run_modified(
-                *given, of_sink=sink is not None, invariant=invariant, part=part
-            )
+                _FORWARD[log], (x,), (), modifiers, dim, dtype, of_sink=sink is not None,
+                invariant=invariant, part=part, check=check,
+            )  # fmt: skip
             share = more[0] if more else None
+        else:
+            options = *as_schema_arguments(modifiers), log, dim, dtype, invariant
+            with torch._C._AutoDispatchBelowAutograd():
+                y, share = modified_softmax.overload(x, *options)
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
         with_x = of_scale or modifiers.softcap is not None
-        kept = scale, modifiers.where, share if of_sink else None
-        ctx.save_for_backward(y, x if with_x else None, *kept)
-        ctx.options = factor, modifiers.softcap, modifiers.causal, modifiers.safe
-        ctx.rest = log, dim, x.dtype, invariant, part
-        ctx.wanted = (
-            of_scale,
+        of_rows = scale, modifiers.where, share if of_sink else None
+        ctx.save_for_backward(y, x if with_x else None, *of_rows)
+        ctx.saved = Saved(
+            Modifiers(factor, modifiers.softcap, causal=modifiers.causal, safe=modifiers.safe),
+            log, dim, x.dtype, invariant, part,
             (bias.shape, bias.dtype) if of_bias else None,
             (sink.shape, sink.dtype) if of_sink else None,
-        )
+        )  # fmt: skip
         if share is not None:
             ctx.mark_non_differentiable(share)
         ctx.set_materialize_grads(False)
@@ -349,43 +363,43 @@ class ModifiedDerivative(Function):
     def backward(ctx, dy, _):
         if dy is None:
             return (None,) * 5
-        y, x, scale, where, share = saved = ctx.saved_tensors
-        factor, softcap, causal, safe = ctx.options
-        log, dim, dtype, invariant, part = ctx.rest
-        of_scale, of_bias, of_sink = ctx.wanted
-        given = factor if scale is None else scale, softcap, None, where, causal, None, safe
-        modifiers = Modifiers(*given)
+        y, x, scale, where, share = tensors = ctx.saved_tensors
+        modifiers, log, dim, dtype, invariant, part, like_bias, like_sink = ctx.saved
+        of_scale = ctx.needs_input_grad[1]
+        scaled = scale is not None or modifiers.scale != 1.0 or modifiers.softcap is not None
+        modifiers = modifiers._replace(where=where)
+        if scale is not None:
+            modifiers = modifiers._replace(scale=scale)
         dscale: Any = None
-        total: Any = None
+        row_sum: Any = None
         dsink = None
-        plain = is_plain_eager(dy, *[t for t in saved if t is not None])
+        plain = is_plain_eager(dy, *[t for t in tensors if t is not None])
         again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
-            dx, dz, dscale, total = composite.modified_softmax_backward(
+            dx, dz, dscale, row_sum = composite.modified_softmax_backward(
                 log, dy, y, x, dim, modifiers
             )
-            if of_sink:
+            if like_sink:
                 p = composite.upcast(y)
                 share = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
         else:
-            further = scale is not None or factor != 1.0 or softcap is not None
-            further = of_bias is not None and (further or y.dtype != dtype)
+            both = like_bias is not None and (scaled or y.dtype != dtype)
             on_ranks = {} if part is None else {"part": part}
             dx, *more = run_rows(
                 plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
-                **on_ranks, before=False, after=True, x=x, of_modified=y.dtype if further else None,
-                of_scale=of_scale, of_sink=of_sink is not None,
+                **on_ranks, before=False, after=True, x=x, of_modified=y.dtype if both else None,
+                of_scale=of_scale, of_sink=like_sink is not None,
             )  # fmt: skip
-            dz = more.pop(0) if further else dx
+            dz = more.pop(0) if both else dx
             dscale = more.pop(0) if of_scale else None
-            if of_sink:
-                total, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
+            if like_sink:
+                row_sum, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
         if of_scale and scale is not None:
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
-        if of_sink:  # eq: modifiers-sink-gradient
-            dsink = (-share * total).sum_to_size(of_sink[0]).to(of_sink[1])
-        dbias = dz.sum_to_size(of_bias[0]).to(of_bias[1]) if of_bias else None
+        if like_sink:  # eq: modifiers-sink-gradient
+            dsink = (-share * row_sum).sum_to_size(like_sink[0]).to(like_sink[1])
+        dbias = dz.sum_to_size(like_bias[0]).to(like_bias[1]) if like_bias else None
         dx = dx if dx.dtype == dtype else dx.to(dtype)
         return dx, dscale if of_scale else None, dbias, dsink, None
 
@@ -396,7 +410,7 @@ differentiable_modified = direct(ModifiedDerivative)
 def _modified_with_first_derivative(x, *args):
     modifiers = _modifiers(*args[:_N])
     inputs = (x, modifiers.scale, modifiers.bias, modifiers.sink)
-    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None))
+    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None, None))
 
 
 def _modified_composite(x, *args):
@@ -442,7 +456,12 @@ def run_rows(
     modifiers the kernel of the layout runs instead; in place, the elements of the result are
     written over the first input."""
     if not plain:
-        options = (dim, dtype, modifiers is not None, *taken_apart(modifiers or Modifiers()))
+        options = (
+            dim,
+            dtype,
+            modifiers is not None,
+            *as_schema_arguments(modifiers or Modifiers()),
+        )
         if in_place:
             x, *rest = elements
             more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)

@@ -168,7 +168,7 @@ def answer(function: Callable[..., Any], named: dict[str, Any], grad: bool = Tru
     try:
         with torch.set_grad_enabled(grad):
             results = function(**named)
-    except Exception as error:
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:  # no AttributeError
         return type(error), str(error)
     return [
         (each.dtype, each.shape, each.requires_grad, each.is_meta or each.detach().tolist())

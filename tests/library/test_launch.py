@@ -103,7 +103,7 @@ def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, n_outs, n_word
     run.run(inputs, *others)
     addresses = [tuple(each.data_ptr() for each in group) for group in (inputs, outs)]
     addresses += [each.data_ptr() for each in others[1:]]
-    run.at(*addresses)
+    run.launch_at(*addresses)
     assert driver.fast == [(5, 1, 1, 103, *head(driver), *addresses, 7, (8, 9), How(4))] * 3
     assert len(driver.first) == 1 and not driver.public
 
@@ -258,12 +258,12 @@ class ByAddress(Launch):
         super().__init__(kernel, grid, in_float32(numbers), *others)
 
     def run(self, inputs, outs, *more) -> None:
-        first = self.at is None
+        first = self.launch_at is None
         super().run(inputs, outs, *map(in_float32, more))
         if first:
             groups = (inputs, outs, more)
             dtypes = [[getattr(each, "dtype", None) for each in group] for group in groups]
-            self.at = lambda *addresses: self.again(dtypes, addresses)
+            self.launch_at = lambda *addresses: self.again(dtypes, addresses)
 
     def again(self, dtypes, addresses) -> None:
         ByAddress.repeated += 1

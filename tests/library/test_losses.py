@@ -574,7 +574,7 @@ def test_wide_indices_change_nothing(monkeypatch):
 
     def wide(*arguments):
         made = planned(*arguments)
-        made.first.constants["WIDE"] = True
+        made.launches[0].constants["WIDE"] = True
         return made
 
     for make in (planned, wide):

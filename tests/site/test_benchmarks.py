@@ -356,7 +356,7 @@ def test_a_row_without_a_result_links_to_its_reason(made):
         assert "<abbr" not in page and " title=" not in page
     page, said = page_of(made, "forward"), made.fragments["bench-reasons"].text
     assert "RuntimeError: too long" in said and "no module | named quack" in said
-    target = re.search(r'<a href="/benchmarks/environment/#(why-liger-failed)">failed</a>', page)
+    target = re.search(r'<a href="/benchmarks/method/#(why-liger-failed)">failed</a>', page)
     assert target and re.search(rf'<tr id="{target[1]}">.*>Liger<.*failed', said)
 
 
@@ -372,7 +372,7 @@ def test_reasons_that_differ_in_numbers_alone_are_one():
 
 def test_each_program_of_a_failure_is_linked():
     folder = ROOT / "docs/benchmarks/failures"
-    page = (ROOT / "docs/benchmarks/environment.md").read_text("utf8")
+    page = (ROOT / "docs/benchmarks/method.md").read_text("utf8")
     linked = re.findall(r"\(failures/([\w-]+\.\w+)\)", page)
     assert sorted(linked) == sorted(path.name for path in folder.iterdir())
 
@@ -515,7 +515,7 @@ def test_data_that_break_the_schema_are_refused_naming_file_and_field(
 def test_every_suite_keeps_to_the_published_schema():
     """A case of it, by each of its providers."""
     assert schema.SCHEMA.removeprefix("docs/benchmarks/") in (
-        ROOT / "docs/benchmarks/environment.md"
+        ROOT / "docs/benchmarks/method.md"
     ).read_text("utf8")
     made = data()
     rows = made["rows"]

@@ -254,7 +254,7 @@ REFUSED = {
     "x // 2.0": "Triton divides no floats by //",
     "tl.sum(x, axis=1)": "has no axis 1",
     "mask and x": "use tl.where",
-    "tl.arange(0, 4) - x": "Look for a [:, None] or [None, :] that is missing",
+    "tl.arange(0, 4) - x": "look for a [:, None] or [None, :] that is missing",
     "tl.zeros(BLOCK, tl.float32)": "a shape is a tuple, such as (BLOCK,)",
     "tl.load(x_ptr, other=0.0)": "other only beside a mask",
     "tl.program_id() * x": "program_id() missing 1 required positional argument: 'axis'",

@@ -8,7 +8,7 @@ same wrong numbers as the reader's, its remark is the reader's.
 import math
 
 from ..small_triton.refusals import refused
-from ..small_triton.right import is_close, is_list, pairs
+from ..small_triton.right import is_close, is_list, listed, pairs
 
 ALLOWED = ("math", "triton", "triton.language", "__future__")
 """What an exercise may import, in a page as at the command line."""
@@ -158,7 +158,7 @@ def number(names, right, said, digits=0.0, among=()):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
         kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
-        why = f"Choose among {_listed(among)}." if among else _usual(answer, right, digits)
+        why = f"Choose among {listed(among)}." if among else _usual(answer, right, digits)
         if answer in among:
             why = f"For {shown(answer)} the result is right."
         raise Wrong(f"It is not {shown(answer)}.", kind, why)
@@ -256,7 +256,7 @@ def before_running(source):
     lines = source.split("\n")
     left = [i + 1 for i in range(len(lines)) if "..." in lines[i].split("#")[0]]
     if left:
-        which = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
+        which = ("lines " if left[1:] else "line ") + listed(left)
         return f"There is a ... left to fill in, in {which}.", left[0]
     has_math = [1 for line in lines if line.split()[:2] == ["import", "math"]]
     for i in range(len(lines)):
@@ -273,10 +273,6 @@ def before_running(source):
             return f"Line {i + 1} imports {module}, which is not there: {has}", i + 1
     refusal = refused(source)
     return refusal and (f"{refusal[0]} Line {refusal[1]} does.", refusal[1])
-
-
-def _listed(numbers):
-    return ", ".join([str(each) for each in numbers[:-1]]) + " and " + str(numbers[-1])
 
 
 # ---- The verdict ----
@@ -366,8 +362,6 @@ def _failure(error, line, in_kernel=False):
     where = f" in line {line}" if line else ""
     text = (getattr(error, "msg", None) or str(error)).replace("isn't defined", "is not defined")
     said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
-    if "shapes do not fit" in text:
-        said += ". Look for a [:, None] or [None, :] that is missing."
     names = [name for name in FOREIGN if f"name '{name}'" in text or f"tl.{name} " in text]
     if names or (in_kernel and "Tile" in text):
         said += ". " + (KERNELS_NAMES if in_kernel else "`import math` has exp, log and inf.")

@@ -12,7 +12,6 @@ own part of the result. The modules, in the order in which a call passes them:
   kernels around the message
 - `whole_rows`: batch-invariant calls: of long rows as one GPU's, on parts; else every rank gathers
   whole rows
-- `symmetric_memory`: softmax without a message, where GPUs see each other's memory
 
 The functions here are what the rest of the library calls: with a group for a tensor that is a part
 of the rows, and without one for a `DTensor`.

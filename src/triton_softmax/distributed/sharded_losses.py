@@ -28,7 +28,7 @@ from ..operations.softmax import SOFTMAX
 from ..operations.token_statistics import ENTROPY
 from ..plan import Plan, key_of, plan_of
 from ..plan import losses as plan_losses
-from ..plan.launch import Launch, checked, plans
+from ..plan.launch import Launch, Memo, plans
 from ..plan.layout import rows_along
 from ..plan.losses import MAX_TARGETS
 from . import rank_kernels as kernels
@@ -36,6 +36,9 @@ from .partials import BLOCK, PARTIAL, Sums, columns_here, partials, picked, plan
 from .process_group import UNSAID, Shard, agree, propose, received, send, tell
 from .sharded_softmax import dtensors
 from .whole_rows import part_of, ways, whole
+
+checked = Memo()
+"""Calls of a kind that has been checked."""
 
 PARTS = 1024
 """Sums of programs that one reads at once."""

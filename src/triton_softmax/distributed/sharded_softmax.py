@@ -31,7 +31,6 @@ from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from ..plan import losses as plan_losses
 from ..plan.layout import rows_along
-from . import symmetric_memory
 from .partials import Sums, merged, partials
 from .process_group import Shard, agree, agree_backward, propose, send, tell
 from .whole_rows import logsumexp_part, part_of, ways, whole
@@ -54,9 +53,6 @@ def _over_ranks(inputs: tuple[Tensor, ...], op: Operation, shard: Shard) -> Tens
     """
     x = inputs[0]
     compiling = torch.compiler.is_compiling()
-    if not compiling and shard.group in symmetric_memory.buffers:
-        if symmetric_memory.takes(shard, x):
-            return symmetric_memory.run(op, inputs, shard)
     if not len(x):
         return torch.empty_like(x, memory_format=torch.contiguous_format)
     one = len(shard.blocks) == 1
@@ -147,11 +143,7 @@ def normalize(
         if given.where is not None:
             x = torch.where(given.where, x, -torch.inf)
         gone = x == -torch.inf if given.safe else None
-    pushed = not torch.compiler.is_compiling() and group in symmetric_memory.buffers
-    if pushed:
-        shard = symmetric_memory.agree_once(group, name, x, dim)
-    else:
-        shard = propose(group, name, x, dim, options, numbers=numbers, where=False).settle()
+    shard = propose(group, name, x, dim, options, numbers=numbers, where=False).settle()
     rows = x if x.dim() == 2 and dim == 1 else rows_along(x, dim)
     y = _Normalized.apply(rows, shard, name == "log_softmax")
     if rows is not x:

@@ -143,7 +143,7 @@ def normalize_part(
     dtype = dtype or x.dtype
     inputs = x, modifiers.scale, modifiers.bias
     if torch.is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in inputs):
-        options = (True, modifiers, log, 1, dtype, True, part)
+        options = (True, modifiers, log, 1, dtype, True, part, None)
         y = operators.differentiable_modified(*inputs, None, options)[0]
         y.register_hook(lambda _: agree_backward(shard))
         return y

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 import triton
@@ -45,7 +45,7 @@ KERNELS = "packed_rows", "aligned_rows", "split_rows", "strided"
 
 
 def key_of(head: tuple, tensors: Sequence[Tensor | None]) -> tuple:
-    """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
+    """Return the key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
     for t in tensors:  # a kernel in the head would be hashed by its source, slowly
         if t is None:
             head += (None,)
@@ -63,7 +63,7 @@ def plan_of(
     part: Part | None = None,
     kernel: str | None = None,
 ) -> "AnyPlan":
-    """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
+    """Return the plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
 
     Only a new kind of call is checked: a cached plan means that a call like it has passed.
@@ -92,14 +92,14 @@ def plan_of(
 
 
 def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
-    """A new plan for one input; the options are those of `plan_of`."""
+    """Make a plan for one input; the options are those of `plan_of`."""
     return make_plan(op, (x,), *options)
 
 
 def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> Any:
-    """`plan_of(...)(x)`, in a single Python call if the plan is one launch for one result. `head`
-    is the operation, then the options. A caller with checks of its own has another `head`, and
-    `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
+    """Return `plan_of(...)(x)`, in a single Python call if the plan is one launch for one result.
+    `head` is the operation, then the options. A caller with checks of its own has another `head`,
+    and `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
     address = x.data_ptr()
     key = (*head, x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
@@ -108,13 +108,16 @@ def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> 
         if made is None:
             return None
         plan = plans.keep(key, made)
-    if type(plan) is not Plan or not plan.alone or -1 != plan.index != current_device():
+    if type(plan) is not Plan or not plan.one_launch_one_result:
         return plan(x)
-    out = empty_like(x) if plan.same else plan.empty()
-    if plan.first.at is None:
-        plan.first.run((x,), (out,))
+    if -1 != plan.index != current_device():
+        return plan(x)
+    out = empty_like(x) if plan.out_is_like_x else plan.empty()
+    launch = plan.launches[0]
+    if launch.launch_at is None:
+        launch.run((x,), (out,))
     else:
-        plan.first.at((address,), (out.data_ptr(),))
+        launch.launch_at((address,), (out.data_ptr(),))
     return out
 
 
@@ -137,12 +140,11 @@ class Plan:
     ):
         self.launches = launches
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
-        self.first = launches[0]
         self.workspace = workspace
-        self.same = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
-        self.empty, *self.further = [empty_of(shape, dtype, x) for shape, dtype in outs]
+        self.out_is_like_x = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
+        self.empty, *self.more_outs = [empty_of(shape, dtype, x) for shape, dtype in outs]
         self.index = cuda_index(x)
-        self.alone = not (self.further or workspace)
+        self.one_launch_one_result = not (self.more_outs or workspace)
 
     def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None
@@ -154,27 +156,27 @@ class Plan:
             with torch.cuda.device(index):
                 return self(*inputs, out=out, number=number)
         if out is None:
-            out = empty_like(inputs[0]) if self.same else self.empty()
+            out = empty_like(inputs[0]) if self.out_is_like_x else self.empty()
         outs = (out,)
-        for empty in self.further:
+        for empty in self.more_outs:
             outs += (empty(),)
-        at, workspace = self.first.at, self.workspace
+        launch_at, workspace = self.launches[0].launch_at, self.workspace
         more = () if number is None else (number,)
-        if at is None or (workspace is not None and self.launches[-1].at is None):
+        if launch_at is None or (workspace is not None and self.launches[-1].launch_at is None):
             words = () if workspace is None else (workspace.take(out.device),)
             for launch in self.launches:
                 launch.run(inputs, outs, *words, *more)
-            return outs if self.further else out
+            return outs if self.more_outs else out
         # Most operations have one input and one result: this saves two Python calls.
         addresses = (inputs[0].data_ptr(),) if len(inputs) == 1 else addresses_of(inputs)
         results = (out.data_ptr(),) if len(outs) == 1 else addresses_of(outs)
         if workspace is None:
-            at(addresses, results, *more)
+            launch_at(addresses, results, *more)
         else:
             held, words = workspace.reserve(out.device)
             for launch in self.launches:
-                launch.at(addresses, results, words, *more)
-        return outs if self.further else out
+                launch.launch_at(addresses, results, words, *more)
+        return outs if self.more_outs else out
 
 
 class RankPlan(Plan):
@@ -203,7 +205,7 @@ class RankPlan(Plan):
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
                 return self(*inputs, out=out, number=number, picked=picked)
-        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
+        outs = (self.empty() if out is None else out, *[empty() for empty in self.more_outs])
         words, n_words = workspace.take(x.device), math.prod(self.shape)
         more = () if number is None else (number,)
         self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
@@ -225,28 +227,39 @@ class RankPlan(Plan):
 
 
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
-    """A function that allocates a contiguous tensor on the device of x. This is the form that takes
+    """Return a function that allocates a contiguous tensor on the device of x. This form takes
     PyTorch the least time: it has no keywords to read."""
     return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, layout.strides_of(shape))
 
 
 @dataclass(eq=False)
-class ByPyTorch:
-    """The plan of a call that PyTorch's operators compute, or before and after which they convert
-    tensors: `before` converts each input; `plan`, another plan or a function, computes the result;
-    `after` converts it, and also takes the original first input. `what` names the conversion."""
+class Fallback:
+    """The plan of a call that PyTorch's operators compute: `function` of its tensors."""
 
-    what: str | None
-    plan: Callable[..., Any]
-    before: Callable[[Tensor], Tensor] | None = None
+    function: Callable[..., Any]
+    kernels: ClassVar[tuple[str, ...]] = ()
+    launches: ClassVar[tuple[Launch, ...]] = ()
+
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
+        result = self.function(*inputs, **more)
+        return result if out is None else out.copy_(result)
+
+
+@dataclass(eq=False)
+class Adapter:
+    """A plan of converted tensors: `before` converts each input, `after` converts the result, and
+    also takes the original first input. `what` names the conversion."""
+
+    what: str
+    plan: "AnyPlan"
+    before: Callable[[Tensor], Tensor]
     after: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __post_init__(self):
-        self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
-        self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
+        self.kernels, self.launches = self.plan.kernels, self.plan.launches
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
-        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)), **more)
+        result = self.plan(*map(self.before, inputs), **more)
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -254,7 +267,7 @@ class ByPyTorch:
         return (out.copy_(first), *others) if others else out.copy_(first)
 
 
-AnyPlan: TypeAlias = Plan | ByPyTorch
+AnyPlan: TypeAlias = Plan | Adapter | Fallback
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -288,21 +301,19 @@ def make_plan(
     check_alike(x, *inputs[op.inputs :], shape=without)
     if x.numel() == 0:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
+        return Fallback(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
+        return Fallback(lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
-        return ByPyTorch(what, plan, before, after)
+        return Adapter(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
         plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
-        return ByPyTorch(
-            "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
-        )
+        return Adapter("vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
@@ -322,7 +333,7 @@ def make_plan(
 def choose(
     call: Rows | Columns | Modified, op: Operation, x: Tensor, kernel: str | None = None
 ) -> Choice:
-    """The choice for a call of an operation, on the device of x."""
+    """Return the choice for a call of an operation, on the device of x."""
     return chosen(call, traits_of(op), device_of(x), kernel)
 
 
@@ -336,7 +347,7 @@ def traits_of(op: Operation) -> Traits:
 
 
 def in_every_batch(op: Operation, inputs: tuple[Tensor, ...], n_cols: int) -> Operation:
-    """The batch-invariant variant of an operation for these tensors and rows of this length."""
+    """Return the batch-invariant variant of an operation for these tensors and this row length."""
     itemsize = min([each.element_size() for each in inputs[: op.inputs]])
     return in_any_order(op, splitting.group_of(n_cols, itemsize))
 
@@ -414,7 +425,7 @@ def launches_of(
     inner: tuple[int, ...] = (),
     ranks: int = 1,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a choice: one for each set of constants, which are two if chunks are
+    """Return the launches of a choice, one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take

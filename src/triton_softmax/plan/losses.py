@@ -85,7 +85,7 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
     factor = factor if for_all else factor.contiguous()
     key = key_of((scale_rows, dim, for_all), (x, factor))
     plan = plans.get(key) or plans.keep(key, _plan_scale(x, factor, dim, for_all))
-    if plan.first.grid:
+    if plan.launches[0].grid:
         plan(factor, out=x)
     else:
         x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
@@ -116,7 +116,7 @@ FEW = 8 * BLOCK
 
 
 def plan_targets(inputs: tuple[Tensor, ...], options: LossOptions) -> tuple[Plan, ...]:
-    """The plans that prepare the targets: a count first if needed; none if unsupported."""
+    """Return the plans that prepare the targets: a count first if needed; none if unsupported."""
     dim, ignore_index, reduction, smoothing, z_loss, *_ = options
     x, target = inputs[:2]
     seen = _as_three(x, dim)
@@ -147,7 +147,12 @@ class LossPlan:
     The target kernels compute the row scalars, then the operation runs. Each tensor and key between
     them would cost a microsecond or more on the host, so the kernels share one allocation by
     address. That requires unmodified logits and a layout the kernels take as it is; any other call
-    passes tensors. `targets` are the plans that prepare the targets; none if unsupported.
+    passes tensors.
+
+    `targets` are the plans that prepare the targets. There are none where the scalars of rows come
+    from PyTorch's operators: for probabilities, class weights with label smoothing, a layout that
+    the target kernels do not take, and where no kernel computes. `reads_classes` says whether a
+    call reads the classes on the host, to check them.
     """
 
     def __init__(
@@ -158,9 +163,15 @@ class LossPlan:
         options: LossOptions,
         gradient: bool,
         in_place: bool,
+        reads_classes: bool = False,
     ):
+        self.options, self.reads_classes = options, reads_classes
+        self.targets: tuple[Plan, ...] = ()
+        smoothed = weight is not None and options.label_smoothing != 0.0
+        if smoothed or target.is_floating_point() or not arguments.by_kernels(x):
+            return
         op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
-        self.op, self.options, self.in_place = op, options, in_place
+        self.op, self.in_place = op, in_place
         given = (target,) if weight is None else (target, weight)
         as_they_lie = [each.is_contiguous() for each in given]
         inputs = (x, *[each.contiguous() for each in given])
@@ -173,10 +184,10 @@ class LossPlan:
         # The targets, then five scalars for each (see `targets_kernel`), then the log-sum-exps.
         self.words = n * (8 + 6 * size) // x.element_size()
         starts = (0, *(8 * n + k * n * size for k in range(6)))
-        self.offsets, self.unasked = starts[: op.numbers], starts[-1]
+        self.scalar_offsets, self.discarded_lse_offset = starts[: op.numbers], starts[-1]
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
-        self.same = all(as_they_lie) and (in_place or x.is_contiguous())
+        self.takes_addresses = all(as_they_lie) and (in_place or x.is_contiguous())
         self.main: Any = None
 
     def __call__(
@@ -198,28 +209,28 @@ class LossPlan:
             addresses += (weight.data_ptr(),)
         if len(self.targets) == 2:
             parts = self.targets[0].empty()
-            self.targets[0].first.at(addresses, (parts.data_ptr(),))
+            self.targets[0].launches[0].launch_at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
-        self.targets[-1].first.at(addresses, (base, base + self.offsets[1]))
+        self.targets[-1].launches[0].launch_at(addresses, (base, base + self.scalar_offsets[1]))
         outs = (self.of_rows(),)
-        results = (outs[0].data_ptr(), base + self.unasked)
+        results = (outs[0].data_ptr(), base + self.discarded_lse_offset)
         if with_lse:
             outs += (self.of_rows(),)
             results = addresses_of(outs)
         if not self.op.reduces:
             dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
-        addresses = (at_x, *map(base.__add__, self.offsets))
+        addresses = (at_x, *map(base.__add__, self.scalar_offsets))
         if main.workspace is None:
-            main.first.at(addresses, results)
+            main.launches[0].launch_at(addresses, results)
         else:
             held, words = main.workspace.reserve(x.device)
             for launch in main.launches:
-                launch.at(addresses, results, words)
+                launch.launch_at(addresses, results, words)
         return outs
 
     def _by_tensors(self, x: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
-        """The call with tensors, as each kernel's first launch needs them."""
+        """Run the call with tensors, as each kernel's first launch needs them."""
         op, options = self.op, self.options
         inputs = (x, target.contiguous())
         inputs += () if weight is None else (weight.contiguous(),)
@@ -237,10 +248,10 @@ class LossPlan:
         more = options.invariant, options.part
         main: Any = plan_of(op, inputs, options.dim, self.dtype, *more)
         results = main(*inputs, out=out)
-        known = self.same and type(main) is Plan
+        launched = self.takes_addresses and type(main) is Plan
         for plan in (*self.targets, main):
-            known = known and plan.first.at is not None
-        self.main = main if known else None
+            launched = launched and plan.launches[0].launch_at is not None
+        self.main = main if launched else None
         return results
 
 

@@ -4,13 +4,15 @@ Masks, biases and scales are views expanded to the shape of x, with stride 0.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from .. import arguments
+from .. import arguments, composite
 from ..arguments import Modifiers, Part
 from ..config import Modified
 from ..config.calls import vector_of_lines
@@ -23,7 +25,7 @@ from ..kernels.modified_rows import (
 )
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from . import Plan, RankPlan, choose, in_every_batch, key_of, layout
+from . import Fallback, Plan, RankPlan, choose, in_every_batch, key_of, layout
 from .launch import Launch, Workspace, plans
 
 CACHED = 1 << 23
@@ -50,6 +52,7 @@ def run_modified(
     invariant: bool = False,
     part: Part | None = None,
     out: Tensor | None = None,
+    check: Callable[[], object] | None = None,
 ) -> tuple[Tensor, ...]:
     """Run an operation with score modifiers, in the order in which they apply.
 
@@ -58,7 +61,7 @@ def run_modified(
     unmodified elements, if they are not among its inputs. See `ModifierFlags` for `before` and
     `after`. `dtype` is that of the result's elements, or of its row scalars if it has no elements,
     and `of_modified` that of the gradient at the modified elements. The elements are written to
-    `out`.
+    `out`. A new kind of call is checked by `check`.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at
@@ -85,6 +88,8 @@ def run_modified(
     key = key_of((op, flags, dim, dtype, of_modified, invariant, part, len(tensors)), tensors)
     plan = plans.get(key)
     if plan is None:
+        if check is not None:
+            check()
         which = ModifierFlags(*flags)
         options = which, inputs, dim, dtype, of_modified, invariant, part, out
         plan = plans.keep(key, _plan_modified(op, *options))
@@ -106,10 +111,13 @@ def _plan_modified(
     invariant: bool,
     part: Part | None,
     out: Tensor | None,
-) -> Plan:
+) -> Plan | Fallback:
     """Plan an operation with score modifiers. The inputs are the operation's elements and row
-    scalars, then those of x, bias, mask, scale and sink that `flags` has."""
+    scalars, then those of x, bias, mask, scale and sink that `flags` has. Without kernels it is
+    softmax or log-softmax."""
     x, n_inputs = inputs[0], len(inputs)
+    if not arguments.by_kernels(x):
+        return Fallback(partial(_composed, op is LOG_SOFTMAX, flags, dim, dtype))
     shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
     wide = arguments.accumulator(dtype)
@@ -170,11 +178,24 @@ def _plan_modified(
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
 
 
+def _composed(
+    log: bool, flags: ModifierFlags, dim: int, dtype: torch.dtype,
+    x: Tensor, *tensors: Tensor, number: float,
+) -> Tensor:  # fmt: skip
+    """Compute softmax or log-softmax by PyTorch's operators, from what its kernel would take."""
+    given = iter(tensors)
+    there = flags.bias, flags.where, flags.scaled == SCALES, flags.sink
+    bias, where, scale, sink = [next(given) if each else None for each in there]
+    scale, softcap = number if scale is None else scale, flags.softcap or None
+    modifiers = Modifiers(scale, softcap, bias, where, flags.causal, sink, flags.safe)
+    return composite.modified_softmax(log, x, dim, dtype, modifiers)
+
+
 def _groups(
     views: list[Tensor], of_modifiers: list[int], dim: int, causal: bool
 ) -> list[tuple[int, ...]]:
-    """The rows of tensors in groups (size, stride in each tensor), the innermost first. Rows that
-    share a mask and bias too large for the cache follow each other, so that it has a part."""
+    """Return the rows of tensors in groups (size, stride in each tensor), the innermost first. Rows
+    that share a mask and bias too large for the cache follow each other, so that it has a part."""
     shape = views[0].shape
     strides = [view.stride() for view in views]
     groups = layout.collapse(shape, strides, dim)[::-1] or [(1,) * (1 + len(views))]
