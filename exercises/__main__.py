@@ -1,4 +1,4 @@
-"""The exercises of the site at the command line, checked by Triton's own interpreter on a CPU.
+"""The exercises of the site at the command line, checked as in a page, and by Triton itself.
 
     python -m exercises              lists them, with what you have solved
     python -m exercises merge        writes answers/merge.py for you; once it is there, checks it
@@ -9,6 +9,8 @@
     python -m exercises backward --compile
                                      compiles your kernels for an H100, which you need not have: the
                                      interpreter accepts what the compiler refuses
+    python -m exercises three_loops --time
+                                     times a softmax on your GPU, beside the rungs of the tutorial
     python -m exercises all          checks all that you have begun
 
 Run it in the root of the repository, after `pip install .`. Your answers and what you have solved
@@ -24,18 +26,23 @@ import sys
 import tempfile
 import textwrap
 import traceback
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWERS = ROOT / "answers"
 sys.path.insert(0, str(ROOT / "src"))  # the checker, in a clone without an installation
 
-from softmax_playground.checker import course  # noqa: E402
+from softmax_playground.checker import course, timed  # noqa: E402
+from softmax_tutorial import ladder_table  # noqa: E402
+
+LEVEL = 0.02
+"""Up to this share two measured times are level."""
 
 
-def checked(exercise: course.Exercise, source: str) -> tuple[bool, str]:
-    """(solved, message) for a source that solves, or tries to, an exercise."""
-    os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+def checked(exercise: course.Exercise, source: str) -> tuple:
+    """(solved, message, the lab of Triton, the lab of the small Triton) for a source that solves,
+    or tries to, an exercise."""
     from softmax_playground import small_triton
     from softmax_playground.checker import with_small_triton, with_triton
     from softmax_playground.checker.judge import Sheet
@@ -59,9 +66,45 @@ def checked(exercise: course.Exercise, source: str) -> tuple[bool, str]:
             return lines[-1] if lines else None
 
         sheet = Sheet(exercise.check, exercise.solution)
-        small = str(Path(folder, "small.py"))
-        quick = lambda text: small_triton.run(text, small), with_small_triton.Lab(small_triton)
-        return sheet.verdict(source, run, with_triton.Lab(), line_of, quick)[:2]
+        lab, small = with_triton.Lab(), with_small_triton.Lab(small_triton)
+        quick = partial(small_triton.run, path=str(Path(folder, "small.py")))
+        return *sheet.verdict(source, quick, small, line_of, (run, lab))[:2], lab, small
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def put_on_ladder(launch: timed.MatrixLaunch | None) -> bool:
+    """Time a softmax on this computer's GPU, beside the rungs; say so where that cannot be."""
+    import torch
+
+    from softmax_tutorial import __main__ as tutorial
+
+    time = tutorial.timer()
+    if not launch:
+        print("It computes no softmax of a matrix's rows, so it has no place on the ladder.")
+        return False
+    if not time:
+        print(tutorial.NO_GPU, file=sys.stderr)
+        return False
+
+    def yours(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        launch(lambda kernel, grid, *rest, **named: kernel[grid](*rest, **named), x, y, *x.shape)
+        return y
+
+    try:
+        found = tutorial.run(tutorial.SHAPE, time, yours=yours)
+    except AssertionError as error:
+        print(f"✗ {error}")
+        return False
+    if us := found.pop("yours", None):
+        rungs = [(ladder_table.LADDER[name], each) for name, each in found.items()]
+        print(f"\nYours is {timed.place(us, rungs, LEVEL)}.")
+    return us is not None
 
 
 SIZES = {"BLOCK": 64, "ROWS": 2, "COLS": 64, "QUERIES": 16, "KEYS": 16, "DIM": 16, "CHUNKS": 4}
@@ -149,7 +192,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--hint", type=int, metavar="N", help="show the hint of that number")
     parser.add_argument("--solution", action="store_true", help="show the solution")
     parser.add_argument("--compile", action="store_true", help="compile it for an H100")
+    parser.add_argument("--time", action="store_true", help="time a softmax on your GPU")
     asked = parser.parse_args(arguments)
+    if asked.time and has_gpu():  # before triton is imported
+        os.environ.pop("TRITON_INTERPRET", None)
+    else:
+        os.environ["TRITON_INTERPRET"] = "1"
     unknown = [name for name in asked.names if name not in (*exercises, "all")]
     if unknown:
         parser.error(f"no exercise is called {unknown[0]}; there are {', '.join(exercises)}")
@@ -158,7 +206,7 @@ def main(arguments: list[str]) -> int:
         return 0
     everything = "all" in asked.names
     chosen = [each for each in exercises.values() if everything or each.name in asked.names]
-    failed = 0
+    failed, basis = 0, ladder_table.basis(ROOT)
     for each in chosen:
         path = asked.file or ANSWERS / f"{each.name}.py"
         if asked.hint is not None:
@@ -180,10 +228,14 @@ def main(arguments: list[str]) -> int:
                 print(f"✗ {each.name}: {error}")
                 failed += 1
         else:
-            right, message = checked(each, path.read_text("utf8"))
+            right, message, lab, small = checked(each, path.read_text("utf8"))
             print(f"{'✓' if right else '✗'} {each.name}: {message}")
             if right and not asked.file:
                 remember(each.name)
+            if right and small.on_matrix and basis:
+                print(wrapped(timed.said(basis, small.on_matrix, small)[1]))
+            if right and asked.time:
+                right = put_on_ladder(lab.on_matrix)
             failed += not right
     return bool(failed)
 

@@ -263,18 +263,16 @@ def assert_near(
     )
 
 
-def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
+def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
     """Softmax or log-softmax of a plain tensor, outside autograd."""
     operation = "log_softmax" if log else "softmax"
-    return probe.run(operation, (x,), dim, out_dtype, implementation)
+    return probe.run(operation, (x,), dim, out_dtype, kernel)
 
 
-def backward(
-    y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, implementation=None
-):
+def backward(y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, kernel=None):
     """The vector-Jacobian product of `forward` from its output."""
     operation = "log_softmax_backward" if log else "softmax_backward"
-    return probe.run(operation, (y, dy), dim, in_dtype, implementation)
+    return probe.run(operation, (y, dy), dim, in_dtype, kernel)
 
 
 def launched(plan) -> tuple[str, ...]:
@@ -282,16 +280,14 @@ def launched(plan) -> tuple[str, ...]:
     return tuple(map(name_of, plan.launches))
 
 
-def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, implementation=None):
+def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
     """The kernels that the same call of `forward` launches, each once."""
     operation = "log_softmax" if log else "softmax"
-    return tuple(
-        dict.fromkeys(launched(probe.plan_of(operation, (x,), dim, out_dtype, implementation)))
-    )
+    return tuple(dict.fromkeys(launched(probe.plan_of(operation, (x,), dim, out_dtype, kernel))))
 
 
 def kernel_name(name: str) -> tuple[str, ...]:
-    """What `forward_kernels` says of an implementation."""
+    """What `forward_kernels` says of a kernel."""
     return (f"{name}_kernel",)
 
 

@@ -15,15 +15,15 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from softmax_site.computed.road import frames_of
 from triton_softmax import plan
+from triton_softmax.distributed import sharded
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
-from triton_softmax.plan import launch
 
 
 def forget() -> None:
-    """Make every plan anew, those that losses keep by themselves too."""
+    """Make every plan anew."""
     plan.plans.clear()
-    launch.checked.clear()
+    sharded.checked.clear()
 
 
 def plan_of(
@@ -31,13 +31,13 @@ def plan_of(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: Any = None,
-    implementation: str | None = None,
+    kernel: str | None = None,
 ) -> plan.AnyPlan:
     """The plan of an operation, or of one that is named, on plain tensors; with its `kernels` and
     `launches`."""
     op = operation if isinstance(operation, Operation) else (OPERATIONS | LOSSES)[operation]
-    invariant = implementation == "batch_invariant"
-    return plan.plan_of(op, inputs, dim, dtype, None if invariant else implementation, invariant)
+    invariant = kernel == "batch_invariant"
+    return plan.plan_of(op, inputs, dim, dtype, invariant, kernel=None if invariant else kernel)
 
 
 def run(operation: str, inputs: tuple[Tensor, ...], *arguments: Any) -> Any:

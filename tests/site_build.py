@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import os
 import re
 import sys
@@ -56,6 +57,21 @@ def build(target: Path, *, root: Path = ROOT, tool: str = "mkdocs") -> Completed
     return python(*command, cwd=root, NO_MKDOCS_2_WARNING="1", PYTHONPATH=str(blocker))
 
 
+def build_with_address(root: Path, address: str, nav: list) -> CompletedProcess:
+    """Build the pages of `root/docs` in the shell of the site, with an address and a repository,
+    into `root/site`."""
+    (root / "tests/site").mkdir(parents=True)
+    (root / "tests/site/test_corrections.py").touch()
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "hooks": [str(ROOT / "mkdocs_hooks.py")]}
+    settings |= {"watch": [], "plugins": ["search"], "extra": {"loads": []}, "extra_css": []}
+    settings |= {"theme": {"custom_dir": str(ROOT / "docs/_overrides")}, "nav": nav}
+    (root / "mkdocs.yml").write_text(json.dumps(settings))  # which is YAML
+    named = {"SITE_URL": address, "REPO_URL": "https://example.org/source"}
+    (command,) = re.findall(r"&& (.+mkdocs serve)$", (ROOT / "README.md").read_text("utf8"), re.M)
+    quiet = dict([command.split()[0].split("=")])  # as readers of the README are told to call it
+    return python(*"-m mkdocs build -q -d site".split(), cwd=root, **named, **quiet)
+
+
 def site_config():
     """`mkdocs.yml` as a build sees it, with what our hooks add."""
     from mkdocs.config import load_config
@@ -84,26 +100,6 @@ def html_of(page: Path | str) -> str:
         if relative.stem == "index"
         else relative.with_suffix("") / "index.html"
     ).as_posix()
-
-
-def sections(path: Path) -> dict[str, str]:
-    """Every named section of a source file, without the lines that mark sections."""
-    found: dict[str, list[str]] = {}
-    open_names: list[str] = []
-    for line in path.read_text("utf8").splitlines():
-        marker = re.fullmatch(r"\s*# --8<-- \[(start|end):([\w-]+)\]\s*", line)
-        if marker is None:
-            for name in open_names:
-                found[name].append(line)
-        elif marker[1] == "start":
-            assert marker[2] not in found, f"{path.name}: section {marker[2]} is opened twice"
-            open_names.append(marker[2])
-            found[marker[2]] = []
-        else:
-            assert marker[2] in open_names, f"{path.name}: section {marker[2]} ends but is not open"
-            open_names.remove(marker[2])
-    assert not open_names, f"{path.name}: never closed: {open_names}"
-    return {name: "\n".join(lines) for name, lines in found.items()}
 
 
 class _Tree(HTMLParser):

@@ -21,8 +21,10 @@ def line_of(error):
     return session._where(error)["line"] or None
 with open("/sheets.json") as file:
     sheets = json.load(file)
+with open("/ladder.json") as file:
+    ladder = json.load(file)
 def ask(request):
-    return in_page.answer(small_triton, line_of, sheets, request)
+    return in_page.answer(small_triton, line_of, sheets, request, ladder)
 `;
 
 /* ---- What has been solved, and what was written ---- */
@@ -101,6 +103,18 @@ function next(box) {
   return page && element("a", { href: page.href }, page.textContent);
 }
 
+/* How long a softmax should take, its place among the rungs, and how to time it. */
+function onLadder({ us, predicted, rungs }, name, source) {
+  const file = `${name}.py`;
+  const download = element("a", { href: `data:text/x-python;charset=utf-8,${encodeURIComponent(source)}`, download: file }, "download it");
+  const command = element("code", {}, `python -m exercises ${name} --time --file ${file}`);
+  const all = us ? [...rungs, ["yours", us]].sort((one, other) => one[1] - other[1]) : [];
+  const rows = all.map(([label, time]) => element("li", label === "yours" ? { class: "yours" } : {},
+    element("span", {}, label), element("span", { class: "bar", style: `--share: ${rungs[0][1] / time}` }), element("span", {}, `${label === "yours" ? "≈ " : ""}${Math.round(time).toLocaleString("en")} µs`)));
+  return [element("p", {}, predicted, us && " The longer a bar, the faster:"), element("ol", {}, ...rows),
+    element("p", {}, "To time it on your GPU, ", download, " and run ", command, " in a clone.")];
+}
+
 function enhance(box) {
   const name = box.dataset.exercise;
   const predicts = box.dataset.source !== undefined;
@@ -111,7 +125,8 @@ function enhance(box) {
   const reset = element("button", { type: "button", class: "exercise-reset" }, "Start over");
   const says = element("p", { class: "exercise-says", role: "status" });
   const bar = element("div", { class: "exercise-bar" }, made.label, check, reset);
-  box.querySelector(".exercise-help").before(bar, says);
+  const place = element("div", { class: "exercise-place" });
+  box.querySelector(".exercise-help").before(bar, says, place);
 
   function show(solved, message) {
     says.textContent = "";
@@ -132,12 +147,15 @@ function enhance(box) {
     check.textContent = "Stop";
     says.className = "exercise-says";
     says.textContent = "Checking …";
+    place.replaceChildren();
     try {
       const source = made.get();
-      const { solved, message, line } = JSON.parse(await ask(JSON.stringify({ name, source })));
+      const answer = JSON.parse(await ask(JSON.stringify({ name, source })));
+      const { solved, message, line } = answer;
       remember(name, solved ? { source, solved: true } : { source });
       show(solved, message);
       made.mark(line);
+      if (answer.predicted) place.append(...onLadder(answer, name, source));
     } catch (error) {
       show(false, error.message);
     }
@@ -157,6 +175,7 @@ function enhance(box) {
     remember(name, { source: undefined });
     says.textContent = "";
     says.className = "exercise-says";
+    place.replaceChildren();
     made.field.focus();
   });
   inSteps(box);

@@ -116,12 +116,14 @@ class Computed(torch.autograd.Function):
         return g
 
 
-def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Function:
-    """This library."""
+def by_ours(case: Case, t: Tensors, kernel: str | None = None) -> Function:
+    """This library, or a kernel of it by name."""
     ours, dim, target, more = imported("triton_softmax"), case.dim, t.target, t.more
-    if case.direction == "backward":
+    if kernel is not None or case.direction == "backward":
         plan_of, (op, _, *rest) = imported("triton_softmax.plan").plan_of, arguments(case, t)
-        return lambda dy, y: plan_of(op, (y, dy), *rest, implementation)(y, dy)
+        if case.direction == "backward":
+            return lambda dy, y: plan_of(op, (y, dy), *rest, kernel=kernel)(y, dy)
+        return lambda x: plan_of(op, (x,), *rest, kernel=kernel)(x)
     if case.inputs == "in_place":
         return lambda x: ours.cross_entropy(Computed.apply(x), target, inplace_backward=True)
     maps = {
@@ -138,9 +140,7 @@ def by_ours(case: Case, t: Tensors, implementation: str | None = None) -> Functi
     if case.op in losses:
         return losses[case.op]
     function = getattr(ours, case.op)
-    if implementation is None:
-        return lambda x: function(x, dim)
-    return lambda x: function(x, dim, implementation=implementation)
+    return lambda x: function(x, dim)
 
 
 def by_rung(name: str) -> Callable[[Case, Tensors], Function]:
@@ -152,9 +152,9 @@ def by_rung(name: str) -> Callable[[Case, Tensors], Function]:
             return lambda x: ours.softmax(x)
         if case.op not in ("softmax", "log_softmax"):
             raise Refused(f"a rung of the ladder has no {case.op}")
-        if name in ours.IMPLEMENTATIONS:
-            return by_ours(case, t, name)
         ladder, dim, log = imported("softmax_tutorial.ladder"), case.dim, case.op == "log_softmax"
+        if name not in ladder.RUNGS:
+            return by_ours(case, t, name)
         if case.direction == "backward":
             return lambda dy, y: ladder.backward(y, dy, dim, rung=name, log=log)
         return lambda x: ladder.softmax(x, dim, rung=name, log=log)
@@ -420,4 +420,4 @@ def kernels(case: Case, t: Tensors, name: str) -> list[str]:
         # The naive rung launches PyTorch's kernels, and none of ours.
         return [] if name == "naive" else [f"softmax_{direction}_{name}_kernel"]
     plan_of, kernel = imported("triton_softmax.plan").plan_of, None if name == CHOOSER else name
-    return list(dict.fromkeys(map(name_of, plan_of(*arguments(case, t), kernel).launches)))
+    return list(dict.fromkeys(map(name_of, plan_of(*arguments(case, t), kernel=kernel).launches)))

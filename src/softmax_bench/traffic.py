@@ -113,7 +113,7 @@ FORWARD = {
     "two_loops": Traffic(reads_mn=2, writes_mn=1),
     **dict.fromkeys(LIBRARY, Traffic(reads_mn=1, writes_mn=1)),
 }
-"""Elements moved by the forward pass of each implementation. `split_rows` exchanges a few words per
+"""Elements moved by the forward pass of each kernel. `split_rows` exchanges a few words per
 program besides."""
 
 BACKWARD = {
@@ -123,7 +123,7 @@ BACKWARD = {
     "two_loops": Traffic(reads_mn=4, writes_mn=1),
     **dict.fromkeys(LIBRARY, Traffic(reads_mn=2, writes_mn=1)),
 }
-"""Elements moved by the backward pass of each implementation, for softmax. Both `three_loops` and
+"""Elements moved by the backward pass of each kernel, for softmax. Both `three_loops` and
 `two_loops` run it in two loops."""
 
 

@@ -1,42 +1,50 @@
 """How far the library's choices are from the best that can be found: `python -m softmax_bench
 tune`.
 
-Cells are those of a run that the file holds, drawn from a seed as in the suite `random`, or named
-(`--shapes`). Each is launched as the library would, as a [model][softmax_bench.cost] of the time
-would, and in `--wide` more of the [possible ways][softmax_bench.possible], spread over the order
-that the model gives them. They are measured like other providers, each twice: the first time says
-which is best, the second how fast it is, so that luck is not taken for speed.
+Cells are those of a run that the file holds, drawn from a seed as in the suite `random`, named
+(`--shapes`), or of the kinds that are known to be [slow][softmax_bench.slow] (`--kinds`). Each is
+launched as the library would, as a [model][softmax_bench.cost] of the time would, and in `--wide`
+more of the [possible ways][softmax_bench.possible], spread over the order that the model gives
+them; of the slow kinds in the ways that their list names.
 
-The file keeps choices with their times. So `--report` needs no GPU, and judges the library as it is
-today.
+Every choice is checked and timed for a moment. The fastest are then timed in turn, twice: the first
+time says which is best, the second how fast it is, so that luck is not taken for speed.
+
+The file keeps choices with their times, and is written after each cell; a run that stops goes on
+where it was. So `--report` needs no GPU, and judges the library as it is today.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
-import json
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
-from softmax_bench import possible, providers, tuned
+from softmax_bench import measure, possible, providers, recording, slow, tuned
 from softmax_bench.case import Case
-from softmax_bench.inputs import Tensors
+from softmax_bench.gpus import MEASURED
+from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
-from softmax_bench.report import by_case, means
-from softmax_bench.report import timed as time_of
+from softmax_bench.report import geometric_mean, means
 from softmax_bench.roster import COPY
-from softmax_bench.schema import DataError
+from softmax_bench.runner import judged
+from softmax_bench.schema import DataError, add_run
 from softmax_bench.tuned import LISTED
 from triton_softmax import plan
-from triton_softmax.config import Choice, Device, Traits, constants
+from triton_softmax.config import Choice, Device, Traits, constants, splitting
 from triton_softmax.config import choose as chooser
 from triton_softmax.config.calls import Columns, Rows, ceil_div
 
-FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "seed")
+FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "inputs", "seed")
 ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
 CONSTANTS = {
@@ -95,8 +103,18 @@ def problem_of(case: Case, device: Device) -> Problem:
 
     with providers.choosing(asked):
         out = out.select(dim, 0).contiguous() if op.reduces else out
-        plan._plan_launches(op, inputs, (out,), dim % len(case.shape))
+        dim %= len(case.shape)
+        plan._plan_launches(op, inputs, (out,), dim, is_invariant(case), part=None, kernel=None)
     return seen[0]
+
+
+INVARIANT = "invariant"
+"""The inputs of a case whose call is batch-invariant."""
+
+
+def is_invariant(case: Case) -> bool:
+    """Whether the results of a case must be the same in every batch."""
+    return case.inputs == INVARIANT
 
 
 # --- the cells
@@ -112,7 +130,8 @@ def named(name: str) -> Case:
     case = Case("random", tuple(map(int, shape.split("x"))), dtype, direction, op, seed=LISTED)
     for each in rest:
         dim = each.removeprefix("dim")
-        case = replace(case, **({"layout": each} if dim == each else {"dim": int(dim)}))
+        field = "inputs" if each == INVARIANT else "layout"
+        case = replace(case, **({field: each} if dim == each else {"dim": int(dim)}))
     return case
 
 
@@ -137,17 +156,82 @@ def tried(problem: Problem, wide: int) -> list[Choice]:
     return list(dict.fromkeys([problem.library(), order[0], *spread]))
 
 
-ROUNDS = ("first", "second")
+MOST_TILES = 20
+"""So many ways to hold whole rows are tried, the fastest by what the model says."""
+
+MOST_POLLS = 8
+"""Words that a thread polls at once; of more it would run out of registers."""
 
 
-def with_choices(case: Case, device: Device, wide: int) -> Case:
-    """The case with what is tried as its providers."""
-    texts = [
-        json.dumps([each.kernel, list(each.how), *each[2:]])
-        for each in tried(problem_of(case, device), wide)
-    ]
-    names = [f"{number} {text}" for number in ROUNDS for text in texts]
-    return replace(case, suite="choices", providers=(COPY, *names))
+def ways(problem: Problem, lines: list[str]) -> list[Choice]:
+    """The choices that lines of `slow.txt` name, where they are possible, each once."""
+    found: list[Choice] = []
+    for line in lines:
+        words = line.split()
+        if words == ["tiles"]:
+            whole = [each for each in problem.possible() if each.n_chunks == 1]
+            found += whole[:MOST_TILES]
+            continue
+        even, numbers = words[0] == "even", tuple(map(int, words[words[0] == "even" :]))
+        split = split_columns if isinstance(problem.facts, Columns) else split_rows
+        choice = split(problem, *numbers)
+        if even and choice is not None:
+            choice = evened(problem, choice)
+        if choice is not None and getattr(choice.how, "polls", 0) <= MOST_POLLS:
+            found.append(choice)
+    return list(dict.fromkeys(found))
+
+
+def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice | None:
+    """Columns cut into chunks; None if these would not run at once."""
+    facts: Any = problem.facts
+    if tall >= 2 * facts.n_cols:
+        return None
+    one = facts._replace(n_outer=1) if problem.traits.any_order else facts
+    return splitting.split_strided(tall, wide, warps, one, problem.device)
+
+
+def split_rows(problem: Problem, *numbers: int) -> Choice | None:
+    """Whole rows in tiles of so many columns, by so many warps; or rows cut as a line of the tables
+    says, and None if the chunks would not run at once."""
+    rows, traits, device = problem
+    if len(numbers) == 2:
+        cols, warps = numbers
+        how = constants.RowTile(1, cols, rows.vector, True, ceil_div(rows.n_cols, cols), rows.edges)
+        few = 8 * warps * 32 <= how.tiles * cols and how.tiles != 7 and how.tiles <= 8
+        return Choice(constants.TILE_KERNELS[rows.edges], how, warps) if few else None
+    taken = splitting.Candidate(*numbers)
+    parts = splitting.parts_of(rows.n_cols) if traits.any_order else 1
+    if taken.block >= 2 * rows.n_cols:
+        return None
+    if not splitting.runs_at_once(rows.n_cols, taken, device, parts):
+        return None
+    return splitting.split_as(taken, rows, traits, device)
+
+
+def evened(problem: Problem, choice: Choice) -> Choice | None:
+    """Rows in up to half as many chunks more, so that the last turn of the programs that run at
+    once is a full one; None if they are best as they are."""
+    rows: Any = problem.facts
+    at_once = problem.device.resident_programs(choice.max_registers or 255, choice.num_warps)
+
+    def turns(chunks: int) -> float:  # in work of a whole row
+        return ceil_div(rows.n_rows * chunks, at_once) / chunks
+
+    most = min(at_once, choice.n_chunks + choice.n_chunks // 2)
+    chunks = min(range(choice.n_chunks, most + 1), key=turns)
+    if turns(chunks) > 0.97 * turns(choice.n_chunks):
+        return None
+    cols = ceil_div(ceil_div(rows.n_cols, chunks), rows.vector) * rows.vector
+    words, polls = splitting.lanes_and_polls(chunks, choice.num_warps)
+    how: Any = choice.how
+    how = how._replace(words=words, polls=polls)
+    return choice._replace(how=how, n_chunks=chunks, chunk_cols=cols)
+
+
+def encoded(choice: Choice) -> list:
+    """A choice as a file has it."""
+    return [choice.kernel, list(choice.how), *choice[2:]]
 
 
 def choice_of(encoded: list) -> Choice:
@@ -156,14 +240,85 @@ def choice_of(encoded: list) -> Choice:
     return Choice(kernel, CONSTANTS[kernel](*how), *rest)
 
 
-def prepare(case: Case, name: str, t: Tensors) -> Callable[[], Any]:
-    """The call of one of these providers."""
-    if name == COPY:
-        return providers.copy(case, t)
-    given, choice = providers.arguments(case, t), choice_of(json.loads(name.partition(" ")[2]))
-    with providers.choosing(lambda *_: choice):
-        made = plan.make_plan(*given)
-    return lambda: made(*given[1])
+def prepare(case: Case, choice: Choice | None, t: Tensors) -> Callable[[], Any]:
+    """The call of a case as a choice has it, or as it is without batch invariance."""
+    op, inputs, dim, dtype = providers.arguments(case, t)
+    if choice is None:
+        made = plan.make_plan(op, inputs, dim, dtype)
+    else:
+        with providers.choosing(lambda *_: choice):
+            made = plan.make_plan(op, inputs, dim, dtype, invariant=is_invariant(case))
+    return lambda: made(*inputs)
+
+
+def slow_cases(kinds: list[str], device: Device) -> Cases:
+    """The cases of slow kinds, of which patterns are given; each with the library's choice and what
+    else is tried.
+
+    Raises:
+        DataError: no kind fits.
+    """
+    found: Cases = {}
+    asked = {kind for each in kinds for kind in fnmatch.filter(slow.KINDS, each)}
+    for search, check, lines in map(slow.KINDS.get, sorted(asked, key=[*slow.KINDS].index)):
+        for case in map(named, search + check):
+            problem = problem_of(case, device)
+            found[case] = list(dict.fromkeys([problem.library(), *ways(problem, lines)]))
+    if not found:
+        raise DataError(f"the slow kinds are {', '.join(slow.KINDS)}")
+    return found
+
+
+# --- compiled where there is no GPU
+
+
+Cases = dict[Case, list[Choice]]
+"""What is tried of each case, the library's choice first."""
+
+
+def compile_ahead(cases: Cases, processes: int, gpu: str = MEASURED) -> int:
+    """Compile what is tried, with the installed Triton, into its cache on disk, and return how many
+    kernels that are.
+
+    Whoever carries that cache to a GPU keeps its absolute path and the releases of Triton and
+    Python, by all of which Triton knows what it has compiled.
+    """
+    pools = [recording.process(lines=True) for _ in range(processes)]
+    jobs = [pool.submit(_compile, cases, gpu, part, processes) for part, pool in enumerate(pools)]
+    found = sum(job.result() for job in jobs)
+    for pool in pools:
+        pool.shutdown()
+    return found
+
+
+def kernels(cases: Cases, gpu: str) -> list[Any]:
+    """What Triton would compile of what is tried, each kernel once, in a process that records
+    launches."""
+    recorder, unread, found = recording.recorder(), Unread(), {}
+    with recording.on(gpu):
+        for case, choices in cases.items():
+            t = unread.tensors(case)
+            for choice in [*choices, *[None] * is_invariant(case)]:
+                for kernel in recorder.kernels_of(prepare(case, choice, t)):
+                    found.setdefault(kernel.source.hash() + kernel.options.hash(), kernel)
+    return list(found.values())
+
+
+def _compile(cases: Cases, gpu: str, part: int, of: int) -> int:
+    """Compile one part of many of these kernels."""
+    import triton
+
+    os.environ.pop("TRITON_DISABLE_LINE_INFO", None)  # part of the key
+    mine = kernels(cases, gpu)[part::of]
+    for number, kernel in enumerate(mine, start=1):
+        target, options = recording.target_of(gpu), kernel.options.__dict__
+        try:
+            triton.compile(kernel.source, target=target, options=options)
+        except Exception as error:  # the same happens where it is timed
+            print(f"{kernel.constants}: {error}", flush=True)
+        if part == 0 and (number % 10 == 0 or number == len(mine)):
+            print(f"compiled {number} of {len(mine)}", flush=True)
+    return len(mine)
 
 
 # --- what was measured
@@ -207,22 +362,91 @@ def cells_of(run: dict) -> list[Cell]:
         raise DataError(f"seed {run['seed']}: {type(error).__name__}: {error}") from error
 
 
-def run_of(rows: list[dict], environment: dict, unseen: bool) -> dict:
-    """What was measured, as the file holds it; without cells in which everything failed."""
-    lines, device = [], device_of(environment["multiprocessors"])
-    for group in by_case(rows).values():
-        line: dict = {name: group[COPY][name] for name in FIELDS}
-        texts = [name.partition(" ")[2] for name in group if name.startswith(ROUNDS[0])]
-        times = [[time_of(group.get(f"{each} {text}")) for each in ROUNDS] for text in texts]
-        line["copy"] = time_of(group[COPY])
-        line["timed"] = [[json.loads(text), *us] for text, us in zip(texts, times, strict=True)]
-        if line["copy"] and any(map(all, times)):
-            cell = cell_of(line, device)
-            chosen = cell.problem.library(), cell.problem.possible()[0]
-            line |= dict(zip(tuned.CHOOSERS, map(cell.choices.index, chosen), strict=True))
-            lines.append(tuned.pruned(line) if line["seed"] == LISTED else line)
-    head = {name: environment[name] for name in ENVIRONMENT}
-    return {"seed": rows[0]["seed"], "unseen": unseen, "environment": head, "cells": lines}
+NEAR, MOST = 1.15, 8
+"""A choice is timed in turn if a moment's timing is so near to the fastest, and there are not so
+many before it; the library's is in any case."""
+
+
+def measured(
+    case: Case, choices: list[Choice], timer: Callable, inputs: Inputs, say: Callable = print
+) -> dict:
+    """The times of a case: those of the copy, of the plain call beside a batch-invariant one, and
+    of each choice in two rounds. The library's is the first; what is wrong or fails has no times,
+    what is slow those of a moment.
+
+    Raises:
+        DataError: every choice failed.
+    """
+    t = inputs.tensors(case)
+    expected = providers.reference(case, t)
+    calls: dict[int, Callable] = {}
+    for at, choice in enumerate(choices):
+        try:
+            calls[at] = prepare(case, choice, t)
+            verdict = judged(case, calls[at](), expected)
+            if "status" not in verdict:
+                continue
+            reason = verdict["reason"]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:200]
+        calls.pop(at, None)
+        say(f"{case.id}: {short(choice)}: {reason}")
+    beside = {COPY: providers.copy(case, t)}
+    if is_invariant(case):
+        beside["plain"] = prepare(case, None, t)
+    for call in beside.values():
+        call()
+    times = [[None, None] for _ in choices]
+    for at, samples in measure.in_turn(lambda at: timer(calls[at]), calls, 1).items():
+        times[at] = [round(median(samples[0]), 3)] * 2
+    order = sorted(calls, key=lambda at: times[at][0] or 0.0)
+    if not order:
+        raise DataError(f"{case.id}: everything failed")
+    near = [at for at in order[:MOST] if times[at][0] <= NEAR * times[order[0]][0]]
+    again: dict[Any, Callable] = {at: calls[at] for at in {*near, 0} & {*calls}} | beside
+    found: dict[Any, list[float]] = {}
+    for _ in ("first", "second"):
+        for at, turns in measure.in_turn(lambda at: timer(again[at]), again).items():
+            found.setdefault(at, []).append(round(median(measure.flat(turns)), 3))
+    for at in again.keys() - beside.keys():
+        times[at] = found[at]
+    line = {name: case.fields[name] for name in FIELDS if name in case.fields}
+    line |= {name: min(found[name]) for name in beside}
+    return line | {"timed": [[encoded(each), *us] for each, us in zip(choices, times, strict=True)]}
+
+
+def run(
+    cases: Cases, into: Path, head: dict, timer: Callable, inputs: Inputs,
+    seconds: float,
+) -> dict:  # fmt: skip
+    """The run of a file that `head` begins, after the cases which it lacks have been measured; it
+    is written after each. After so many seconds the rest is left for another time."""
+    runs = tuned.read(into) if into.is_file() else []
+    run = next((each for each in runs if each["seed"] == head["seed"]), {**head, "cells": []})
+    known, begin = {Case.of(cell).id for cell in run["cells"]}, time.monotonic()
+    for number, (case, choices) in enumerate(cases.items(), start=1):
+        spent = time.monotonic() - begin
+        if case.id in known:
+            continue
+        if spent > seconds:
+            print(f"{len(cases) - number + 1} cases are left for another time")
+            break
+        try:
+            line = measured(case, choices, timer, inputs)
+        except Exception as error:
+            print(f"{case.id}: {type(error).__name__}: {error}", flush=True)
+            continue
+        cell = cell_of(line, device_of(head["environment"]["multiprocessors"]))
+        chosen = cell.problem.library(), cell.problem.possible()[0]
+        places = [cell.choices.index(each) if each in cell.choices else None for each in chosen]
+        line |= dict(zip(tuned.CHOOSERS, places, strict=True))
+        run["cells"].append(tuned.pruned(line) if line["seed"] == LISTED else line)
+        add_run(into, run, "seed", tuned.FORMAT)
+        best = cell.choices[tuned.best(line["timed"])]
+        words = f"{line['copy']:.2f} copy, {cell.time(cell.choices[0])} library, "
+        words += f"{cell.time(best)} {short(best)}"
+        print(f"[{spent:4.0f} s {number}/{len(cases)}] {case.id}: {words}", flush=True)
+    return run
 
 
 # --- the report
@@ -244,6 +468,36 @@ def report(cells: list[Cell]) -> str:
         lines.append((shares[0] or 0, words))
     table = means(("the library", "the model"), kinds)
     return "\n".join([table, *(f"{share:7.3f} {words}" for share, words in sorted(lines)[::-1])])
+
+
+def report_of_kinds(cells: list[Cell]) -> str:
+    """For the terminal: of each slow kind its ways, the fastest on the cells to search on first,
+    with the library's time over theirs on these, on those that are held out and at worst, and the
+    share of a copy's speed, or of the plain call's beside a batch-invariant one."""
+    by_name, lines = {cell.case.id: cell for cell in cells}, []
+    for kind, (*both, text) in slow.KINDS.items():
+        found = [[by_name.get(named(name).id) for name in of] for of in both]
+        rows: dict[str, list[list[tuple[float, float]]]] = {}
+        for at, of in enumerate(found):
+            for cell in filter(None, of):
+                own = cell.line["timed"][cell.line["library"]][2]
+                limit = cell.line.get("plain", cell.line["copy"])
+                if own:
+                    lines.append(f"{kind}: {cell.case.id}: the library {limit / own:.3f}")
+                tried = [(way, each) for way in text for each in ways(cell.problem, [way])]
+                for line, choice in tried:
+                    if own and (time := cell.time(choice)):
+                        name = short(choice) if line == "tiles" else line
+                        rows.setdefault(name, [[], []])[at].append((own / time, limit / time))
+        everywhere = [name for name, of in rows.items() if len(of[0]) == len(found[0])]
+        for name in sorted(everywhere, key=lambda name: -sum(each for each, _ in rows[name][0])):
+            search, check = ([gain for gain, _ in of] for of in rows[name])
+            share = geometric_mean([limit for of in rows[name] for _, limit in of])
+            lines.append(
+                f"  × {geometric_mean(search):.3f}  held out × {geometric_mean(check) or 0:.3f}"
+                f"  least × {min(search + check):.3f}  of the limit {share:.3f}   {name}"
+            )
+    return "\n".join(lines)
 
 
 def short(choice: Choice) -> str:

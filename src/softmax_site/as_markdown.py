@@ -114,12 +114,7 @@ def fenced(code: str) -> str:
 
 def piece(asked: str, root: Path) -> str:
     """The lines that `[[code …]]` shows."""
-    found = source.DIRECTIVE.fullmatch(f"[[code {asked}]]")
-    if found is None:
-        raise source.SourceError(f"not understood: [[code {asked}]]")
-    file = source.read(found["path"], root)
-    first, last = (int(found[name]) if found[name] else None for name in ("first", "last"))
-    part = file.piece(found["name"], first, last)
+    file, part, _ = source.named(asked, root)
     return "\n".join(file.lines[part.first - 1 : part.last])
 
 

@@ -25,6 +25,7 @@ from softmax_site import (
     search,
     source,
 )
+from softmax_site.figures import front
 
 _nav: Any = None
 _terms: dict[str, glossary.Term] = {}
@@ -137,9 +138,10 @@ on_env.mkdocs_priority = -100  # when references have been resolved
 
 
 def on_page_context(context, page, **_):
-    """Put back what the search has not read: plugins, and with them the search, come before
-    hooks."""
+    """Put back what the search has not read, as plugins, and with them the search, come before
+    hooks; and say which picture a link to the page shows."""
     page.content = _unread.pop(page.file.src_uri)
+    page.meta["card"] = front.card(page.ancestors[-1].title if page.ancestors else "")
     if change := _changes.get(page.file.src_uri):
         page.meta["changed"] = change.time[:10]
     return context

@@ -78,7 +78,6 @@ class Equation:
     label: str
     latex: str
     page: str
-    line: int
     number: str
     test: Lines | None = None
     code: list[Lines] = field(default_factory=list)
@@ -111,7 +110,6 @@ class Registry:
     """Every equation of the site by label, in reading order."""
 
     equations: dict[str, Equation]
-    problems: list[str]
     titles: dict[str, str]
 
     def __getitem__(self, label: str) -> Equation:
@@ -199,47 +197,26 @@ def _code(root: Path) -> list[tuple[str, Lines]]:
     return found
 
 
-@source.kept("mkdocs.yml", TESTS, WORKED, "docs/**/*.md", "src/**/*.py")
+@source.kept
 def load(root: Path) -> Registry:
-    """Read the equations below `root`; after `source.forget`, again if a file has changed."""
-    equations: dict[str, Equation] = {}
-    problems: list[str] = []
-    titles: dict[str, str] = {}
-    chapter = 0
+    """Read the equations below `root`.
+
+    Raises:
+        EquationError: a label is not lower-case words joined by hyphens, or is on two equations.
+        KeyError: a comment of the code names an equation that does not exist.
+    """
+    registry, tests, chapter = Registry({}, {}), _tests(root), 0
     for page in reading_order(root):
         text = without_fences((root / "docs" / page).read_text("utf8"))
         matches = list(EQUATION.finditer(text))
         chapter += bool(matches)
-        titles[page] = _title(text, page)
+        registry.titles[page] = _title(text, page)
         for index, match in enumerate(matches, 1):
-            label, line = match["label"], text.count("\n", 0, match.start()) + 1
-            if not LABEL.fullmatch(label):
-                problems.append(
-                    f"{page}:{line}: label {label!r} is not lower-case words joined by hyphens"
-                )
-            if label in equations:
-                problems.append(
-                    f"{page}:{line}: label {label!r} is also on {equations[label].page}"
-                )
-                continue
-            equations[label] = Equation(
-                label, filled(match["latex"].strip(), root), page, line, f"{chapter}.{index}"
-            )
-    tests = _tests(root)
-    for equation in equations.values():
-        equation.test = tests.get(equation.label)
-        if equation.test is None:
-            problems.append(
-                f"{equation.page}:{equation.line}: {equation.label} has no test in {TESTS}"
-            )
-    problems += [
-        f"{test.where}: {label} is no equation of the site"
-        for label, test in tests.items()
-        if label not in equations
-    ]
+            label, latex = match["label"], filled(match["latex"].strip(), root)
+            if not LABEL.fullmatch(label) or label in registry.equations:
+                raise EquationError(f"{page}: {label!r} is no label, or that of another equation")
+            number = f"{chapter}.{index}"
+            registry.equations[label] = Equation(label, latex, page, number, tests.get(label))
     for label, lines in _code(root):
-        if label in equations:
-            equations[label].code.append(lines)
-        else:
-            problems.append(f"{lines.where}: comment names the unknown equation {label!r}")
-    return Registry(equations, problems, titles)
+        registry[label].code.append(lines)
+    return registry

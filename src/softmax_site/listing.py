@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from softmax_site import corrections, equations, modules, source
+from softmax_site import equations, modules, source
 
 LONGEST_SIGNATURE = 3
 """Lines of a function before its body that are shown open."""
@@ -76,13 +76,8 @@ class Listings:
 
     def html(self, asked: str) -> str:
         """A part of a file, in its own lines."""
-        match = source.DIRECTIVE.fullmatch(f"[[code {asked}]]")
-        if match is None:
-            raise source.SourceError(f"not understood: [[code {asked}]]")
-        file, since = source.read(match["path"], self.root), match["since"]
-        first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
-        piece = file.piece(match["name"], first, last)
-        changed: set[int] = set()
+        file, piece, match = source.named(asked, self.root)
+        since, changed = match["since"], set()
         if since:
             beside = str(PurePosixPath(file.path).with_name(f"{since}.py"))
             changed = source.changed(file, match["name"], source.read(beside, self.root))
@@ -166,7 +161,7 @@ class Listings:
 _INCLUDED = re.compile(r'--8<-- "(?P<path>src/[\w/]+\.py)')
 
 
-@source.kept("mkdocs.yml", "docs/**/*.md")
+@source.kept
 def shown_on(root: Path) -> dict[str, list[str]]:
     """The pages that show parts of each file."""
     found: dict[str, list[str]] = {}
@@ -181,7 +176,7 @@ def shown_on(root: Path) -> dict[str, list[str]]:
 def paths(root: Path) -> list[str]:
     """The files that have a page: all of the library, and whatever an equation or a page names."""
     registry = equations.load(root)
-    found = {corrections.TESTS} if (root / corrections.TESTS).is_file() else set()
+    found = {modules.CORRECTIONS} if (root / modules.CORRECTIONS).is_file() else set()
     found |= {
         path.relative_to(root).as_posix()
         for folder in source.SHOWN

@@ -14,10 +14,6 @@ from typing import NamedTuple
 
 from softmax_site import source
 
-PACKAGES = (
-    *("triton_softmax", "softmax_tutorial", "softmax_playground"),
-    *("softmax_bench", "softmax_site"),
-)
 LISTED = ("triton_softmax", "softmax_tutorial")
 """Packages whose modules `docs/reference/internals.md` lists."""
 FOR_USERS = ("triton_softmax.functional", "triton_softmax.nn")
@@ -35,14 +31,12 @@ class Module(NamedTuple):
     """Where the site shows it and what it defines, by dotted name."""
 
 
-OF_PACKAGES = tuple(f"src/{name}/**/*.py" for name in PACKAGES)
-
-
-@source.kept(*OF_PACKAGES)
+@source.kept
 def load(root: Path) -> dict[str, Module]:
     """Every module of the repository below `root` by name, folder by folder."""
     found = {}
-    for path, _ in source.stamp(root, *OF_PACKAGES):
+    in_folder = lambda path: (path.parent, path.stem != "__init__", path.stem)  # noqa: E731
+    for path in sorted((root / "src").rglob("*.py"), key=in_folder):
         relative = path.relative_to(root / "src")
         name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
         tree = ast.parse(path.read_text("utf8"))
@@ -70,6 +64,20 @@ def listing(root: Path, package: str) -> str:
     return "\n".join(rows) + "\n"
 
 
+CORRECTIONS = "tests/site/test_corrections.py"
+
+
+def corrections(root: Path) -> str:
+    """The tests behind the corrections of the sources: a link to the line of each, with an
+    anchor."""
+    out = []
+    for node in ast.parse((root / CORRECTIONS).read_text("utf8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            anchor, href = node.name.replace("_", "-"), source.link(CORRECTIONS, node.lineno)
+            out.append(f'- <a id="{anchor}" href="{href}"><code>{node.name}</code></a>\n')
+    return "".join(out)
+
+
 _NAMED = re.compile(r"\]\[(\w+(?:\.\w+)+)\]")
 
 
@@ -80,7 +88,7 @@ def linked(root: Path) -> set[str]:
     return {addresses(root)[name].partition(".html")[0][len("/source/") :] for name in named}
 
 
-@source.kept(*OF_PACKAGES)
+@source.kept
 def addresses(root: Path) -> dict[str, str]:
     """Where each dotted name leads, as written and in lower case."""
     known = [each for module in load(root).values() for each in module.addresses.items()]

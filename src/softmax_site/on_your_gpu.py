@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from softmax_site.benchmarks.page import Fragment, measured_by
-from softmax_tutorial.ladder_table import LADDER, figures, report
+from softmax_bench import traffic
+from softmax_playground.checker import course, timed
+from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.tables import table
+from softmax_tutorial.ladder_table import LADDER, basis, committed, figures, report
 
 PAGE = "use/on-your-gpu.md"
 DOWNLOAD = "assets/take-home/on-your-gpu.ipynb"
@@ -33,8 +37,40 @@ def expected(data: dict) -> Fragment:
     return Fragment(f"```text\n{text}\n```\n", measured_by(rows))
 
 
+WARPS = {"three_loops": (8,), "two_loops": (2, 4, 8, 16)}
+"""Of a program of the rungs that read a row again; the tuner of two loops takes the best."""
+
+
+def predicted(measured: dict) -> Iterator[tuple[str, int, float, float]]:
+    """(rung, numbers moved for each of the matrix, predicted, measured microseconds); `measured` is
+    a `ladder_table.basis`."""
+    for label, us in measured["rungs"][1:]:
+        name = label.replace(" ", "_")
+        # What the library chooses moves as little as any.
+        moves = traffic.FORWARD.get(name, traffic.FORWARD["split_rows"])
+        numbers = moves.reads_mn + moves.writes_mn
+        again = moves.reads_mn - 1 if name in WARPS else 0
+        ways = (timed.predicted(measured, numbers, again, w) for w in WARPS.get(name, (16,)))
+        yield label, numbers, min(ways), us
+
+
+def predictions(root: Path) -> Fragment:
+    """Each rung as it is predicted, beside what it takes."""
+    measured = basis(root)
+    if not measured:
+        return Fragment("Not measured yet.\n")
+    lines = []
+    for label, numbers, us, took in predicted(measured):
+        off = f"{100 * (us / took - 1):+.0f} %".replace("-", "−")
+        lines.append([label, str(numbers), f"{us:,.0f}", f"{took:,.0f}", off])
+    head = ["", "numbers moved", "predicted, µs", "measured, µs", "off by"]
+    body = table(head, lines, caption=f"{measured['matrix']}, float32, {measured['gpu']}.")
+    return Fragment(block(body), measured_by([*committed(root).values()]))
+
+
 def notebook(repository: str | None) -> str:
     """The notebook, which clones the repository, or without an address runs in a clone of it."""
+    kernel = course.read(Path(__file__).parents[2] / course.FOLDER / "single_block.py")
     get = "# In a clone of the repository, whose folder the notebook is run in."
     if repository:
         get = f"!git clone --quiet --depth 1 {repository} softmax\n%cd softmax"
@@ -42,6 +78,12 @@ def notebook(repository: str | None) -> str:
         ("markdown", "# Softmax, rung by rung, on this GPU\n\nChoose a runtime with a GPU first."),
         ("code", f"{get}\n!pip install --quiet -e ."),
         ("code", "!PYTHONPATH=src python -m softmax_tutorial"),
+        (
+            "markdown",
+            "A kernel of your own: change this one, or paste yours.",
+        ),
+        ("code", f"%%writefile {kernel.name}.py\n{kernel.solution}"),
+        ("code", f"!python -m exercises {kernel.name} --time --file {kernel.name}.py"),
     ]
     made = []
     for number, (kind, text) in enumerate(cells):

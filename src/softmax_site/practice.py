@@ -17,11 +17,13 @@ from softmax_site import source
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.listing import coloured
 from softmax_site.templates import filled
+from softmax_tutorial import ladder_table
 
 FOLDER = course.FOLDER
 ASSET = "assets/practice.json"
 CHECKER = (
-    *(f"checker/{name}.py" for name in ("judge", "rows", "lab", "with_small_triton", "in_page")),
+    *(f"checker/{name}.py" for name in ("judge", "rows", "timed")),
+    *(f"checker/{name}.py" for name in ("with_small_triton", "in_page")),
     *(f"small_triton/{name}.py" for name in ("right", "probes", "refusals")),
 )
 """What a page runs of `src/softmax_playground`, beside the small Triton that cells have too."""
@@ -55,7 +57,8 @@ def render(root: Path) -> Rendered:
     folders = {parent for path in files for parent in Path(path).parents[:-1]}
     packages = {f"{folder}/__init__.py": "" for folder in sorted(folders)}
     sheets = json.dumps({name: [each.check, each.solution] for name, each in exercises.items()})
-    asset = {"files": {**packages, **files, "sheets.json": sheets}, "names": list(exercises)}
+    files |= {"sheets.json": sheets, "ladder.json": json.dumps(ladder_table.basis(root))}
+    asset = {"files": packages | files, "names": list(exercises)}
     text = json.dumps(asset, ensure_ascii=False, separators=(",", ":"))
     out = Rendered(assets={ASSET: text})
     stages, number = {}, count(1)

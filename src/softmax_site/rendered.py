@@ -21,16 +21,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
-from softmax_playground import cells
 from softmax_site import (
-    corrections,
     kernel_map,
     modules,
     on_your_gpu,
     practice,
     source,
     take_home,
-    templates,
 )
 from softmax_site.benchmarks import (
     attention,
@@ -46,16 +43,7 @@ from softmax_site.benchmarks.data import REASONS, read, size_key
 from softmax_site.benchmarks.data import measurements as load_data
 from softmax_site.benchmarks.page import Fragment, Rendered
 from softmax_site.benchmarks.values import UNSAID
-from softmax_site.figures import home, moving
-
-READ = (
-    *("docs/benchmarks/**/*.json", corrections.TESTS, "src/**/*.py", templates.FILES),
-    take_home.TEMPLATE,
-    *(f"{moving.FRAMES}/*.html", f"{practice.FOLDER}/*", f"{cells.FOLDER}/**/*.py"),
-)
-"""What everything rendered follows from."""
-
-forget = source.forget
+from softmax_site.figures import home
 
 
 def measurements(root: Path) -> Rendered:
@@ -72,21 +60,21 @@ def measurements(root: Path) -> Rendered:
     out.fragments |= bookkeeping.fragments(root, data, read(root, REASONS, {}))
     out.fragments |= {"tuning-choices": tuning.choices(root), "training": training.steps(root)}
     out.fragments["on-your-gpu"] = on_your_gpu.expected(data)
+    out.fragments["predicted-rungs"] = on_your_gpu.predictions(root)
     return out
 
 
-@source.kept(*READ)
+@source.kept
 def load(root: Path) -> Rendered:
-    """Everything rendered for the repository below `root`; after `forget`, made again if a file
-    has changed."""
+    """Everything rendered for the repository below `root`."""
     out = measurements(root)
     out.fragments |= kernel_map.fragments(root, load_data(root)) | home.fragments(root)
     texts = {
-        "corrections": corrections.listing(root),
+        "corrections": modules.corrections(root),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}
-    if (root / take_home.TEMPLATE).is_file():
+    if (root / take_home.FILE).is_file():
         out.add(take_home.render(root, load_data(root)))
     if (root / practice.FOLDER).is_dir():
         out.add(practice.render(root))

@@ -10,18 +10,18 @@ text and never imported.
 from __future__ import annotations
 
 import ast
-import builtins
-import io
-import keyword
 import re
-import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cached_property, lru_cache, wraps
+from functools import cache, cached_property, wraps
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from pygments.lexers import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String
 
 from softmax_playground.cells import definitions
 
@@ -41,8 +41,13 @@ DIRECTIVE = re.compile(
 )
 EQUATIONS = re.compile(r"(?P<reason>^\s*#.*?)(?:;\s*|\s*)\beq: (?P<labels>.+?)\s*$")
 _MARKER = re.compile(r"\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]\s*")
-_WORDS = ("and", "or", "not", "in", "is")
-_BUILTINS = {name for name in dir(builtins) if name.islower()}
+_LEXER = PythonLexer(stripnl=False)
+_COLOURS = {
+    **{Comment: "c1", Number: "m", String: "s", Operator.Word: "ow"},
+    **{Keyword.Constant: "kc", Keyword: "k"},
+    **{Name.Decorator: "nd", Name.Function: "nf", Name.Class: "nc", Name.Builtin: "nb"},
+}
+"""The class of each kind of token that has a colour; the first that holds counts."""
 
 
 class SourceError(ValueError):
@@ -66,8 +71,6 @@ class File:
 
     path: str
     lines: tuple[str, ...]
-    tokens: tuple[tuple[tuple[str, str], ...], ...]
-    """What each line is made of: classes of colour, empty for none, and texts."""
     heads: tuple[Piece, ...]
     """Of the functions that have a docstring."""
     definitions: dict[str, Piece]
@@ -77,9 +80,9 @@ class File:
     def name(self) -> str:
         """What a reader calls it.
 
-        >>> File("src/triton_softmax/kernels/strided.py", (), (), (), {}).name
+        >>> File("src/triton_softmax/kernels/strided.py", (), (), {}).name
         'kernels/strided.py'
-        >>> File("src/softmax_tutorial/matrices.py", (), (), (), {}).name
+        >>> File("src/softmax_tutorial/matrices.py", (), (), {}).name
         'softmax_tutorial/matrices.py'
         """
         return self.path.removeprefix(f"{LIBRARY}/").removeprefix("src/")
@@ -87,6 +90,20 @@ class File:
     def marker(self, number: int) -> re.Match | None:
         """The match of a line that marks where a section starts or ends."""
         return _MARKER.fullmatch(self.lines[number - 1])
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """What each line is made of: classes of colour, empty for none, and texts."""
+        return tokens("\n".join(self.lines))
+
+    @cached_property
+    def edges(self) -> dict[str, dict[str, int]]:
+        """The lines that mark sections, by name: where each starts, and where it ends."""
+        found: dict[str, dict[str, int]] = {}
+        for number in range(1, len(self.lines) + 1):
+            if match := self.marker(number):
+                found.setdefault(match["name"], {})[match["edge"]] = number
+        return found
 
     @cached_property
     def in_heads(self) -> set[int]:
@@ -113,10 +130,7 @@ class File:
 
     def section(self, name: str) -> Piece:
         """A named section, without the blank lines at its ends."""
-        edges: dict[str, dict[str, int]] = {}
-        for number in range(1, len(self.lines) + 1):
-            if match := self.marker(number):
-                edges.setdefault(match["name"], {})[match["edge"]] = number
+        edges = self.edges
         begin, _, end = name.partition("..")
         if name not in edges and {begin, end or begin} <= self.definitions.keys():
             return Piece(self.definitions[begin].first, self.definitions[end or begin].last)
@@ -176,54 +190,18 @@ def link(path: str, line: int) -> str:
     return f"/{page_of(path)}#L{line}"
 
 
-def _colour(token: tokenize.TokenInfo, before: str, decorator: bool) -> str:
-    """The class of colour of a token, as Pygments names it; empty for none."""
-    kind, text = token.type, token.string
-    if kind == tokenize.COMMENT:
-        return "c1"
-    if kind == tokenize.NUMBER:
-        return "m"
-    if kind == tokenize.STRING or tokenize.tok_name[kind].startswith("FSTRING"):
-        return "s"
-    if decorator and kind in (tokenize.OP, tokenize.NAME):
-        return "nd"
-    if kind != tokenize.NAME:
-        return ""
-    if keyword.iskeyword(text):
-        return "kc" if text[0].isupper() else "ow" if text in _WORDS else "k"
-    if before in ("def", "class"):
-        return "nf" if before == "def" else "nc"
-    return "nb" if text in _BUILTINS and before != "." else ""
-
-
 def tokens(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The lines of a text as runs of one colour, so that a page has few elements. (The tokenizer
-    of Python takes a tenth of the time of Pygments' lexer, which reads code that is no Python.)"""
-    lines = text.splitlines()
-    found: list[list[tuple[str, str]]] = [[] for _ in lines]
-    done = [0] * len(lines)
-    before, decorator = "", False
-
-    def put(row: int, last: int, colour: str) -> None:
-        part = lines[row][done[row] : last]
-        done[row] = max(done[row], last)
-        if part and found[row] and found[row][-1][0] == colour:
-            part = found[row].pop()[1] + part
-        if part:
-            found[row].append((colour, part))
-
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        decorator = token.string == "@" and not before or decorator and token.string != "("
-        if colour := _colour(token, before, decorator):
-            (first, start), (last, end) = token.start, token.end
-            for row in range(first - 1, last):
-                put(row, start if row == first - 1 else 0, "")
-                put(row, end if row == last - 1 else len(lines[row]), colour)
-        before = token.string.strip() if token.type != tokenize.COMMENT else before
-        decorator = decorator and bool(before)
-    for row, line in enumerate(lines):
-        put(row, len(line), "")
-    return tuple(map(tuple, found))
+    """The lines of a text as runs of one colour, so that a page has few elements."""
+    kinds = (
+        (next((css for of, css in _COLOURS.items() if kind in of), ""), part)
+        for kind, part in _LEXER.get_tokens(text)
+    )
+    lines: list[list[tuple[str, str]]] = [[]]
+    for colour, run in groupby(kinds, key=itemgetter(0)):
+        first, *others = "".join(part for _, part in run).split("\n")
+        lines[-1].append((colour, first))
+        lines += [[(colour, part)] for part in others]
+    return tuple(tuple(run for run in line if run[1]) for line in lines[:-1])
 
 
 def _summary(node: ast.FunctionDef, room: int = 72) -> str:
@@ -247,45 +225,32 @@ def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
         yield from _functions(getattr(node, "body", []))
 
 
-@lru_cache
-def stamp(root: Path, *patterns: str) -> tuple[tuple[Path, int], ...]:
-    """The files below `root` that the patterns match, folder by folder, with the times at which
-    they were changed; looked at again after `forget`."""
-    files = [
-        path
-        for pattern in patterns
-        for path in sorted(
-            root.glob(pattern), key=lambda path: (path.parent, path.stem != "__init__", path.stem)
-        )
-        if path.is_file()
-    ]
-    return tuple((path, path.stat().st_mtime_ns) for path in files)
+_clear: list[Callable[[], None]] = []
+"""What forgets each result that is kept."""
 
 
-forget = stamp.cache_clear
+def kept(make: Callable[..., T]) -> Callable[..., T]:
+    """Keep what a function makes of a root, until `forget`."""
+    once = cache(make)
+    _clear.append(once.cache_clear)
+
+    @wraps(make)
+    def load(root: Path | str = ".", *arguments: str) -> T:
+        return once(Path(root).resolve(), *arguments)
+
+    return load
 
 
-def kept(*patterns: str) -> Callable[[Callable[[Path], T]], Callable[..., T]]:
-    """Keep what a function makes of a root, until a file that the patterns match has changed."""
-
-    def of(make: Callable[[Path], T]) -> Callable[..., T]:
-        made: dict[Path, tuple[tuple, T]] = {}
-
-        @wraps(make)
-        def load(root: Path | str = ".") -> T:
-            root = Path(root).resolve()
-            now = stamp(root, *patterns)
-            if root not in made or made[root][0] != now:
-                made[root] = now, make(root)
-            return made[root][1]
-
-        return load
-
-    return of
+def forget() -> None:
+    """Read the files of the repository again when they are next asked for."""
+    for clear in _clear:
+        clear()
 
 
-@lru_cache(maxsize=256)
-def _read(root: Path, path: str, stamp: int) -> File:
+@kept
+def _read(root: Path, path: str) -> File:
+    if not (root / path).is_file():
+        raise SourceError(f"there is no file {path!r} to show")
     text = (root / path).read_text("utf8")
     tree, heads = ast.parse(text), []
     for node in _functions(tree.body):
@@ -295,15 +260,22 @@ def _read(root: Path, path: str, stamp: int) -> File:
             last = doc.end_lineno or first
             heads.append(Piece(first, last, _summary(node), doc.lineno - 1))
     defined = {name: Piece(first, last) for name, first, last in definitions(tree)}
-    return File(path, tuple(text.splitlines()), tokens(text), tuple(sorted(heads)), defined)
+    return File(path, tuple(text.splitlines()), tuple(sorted(heads)), defined)
 
 
 def read(path: str, root: Path | str = ".") -> File:
-    """A file of the repository; read again if it has changed."""
-    root = Path(root).resolve()
-    if not (root / path).is_file():
-        raise SourceError(f"there is no file {path!r} to show")
-    return _read(root, path, (root / path).stat().st_mtime_ns)
+    """A file of the repository."""
+    return _read(root, path)
+
+
+def named(asked: str, root: Path | str) -> tuple[File, Piece, re.Match]:
+    """What `[[code asked]]` shows: a file, its lines, and the parts of the name."""
+    match = DIRECTIVE.fullmatch(f"[[code {asked}]]")
+    if match is None:
+        raise SourceError(f"not understood: [[code {asked}]]")
+    file = read(match["path"], root)
+    first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
+    return file, file.piece(match["name"], first, last), match
 
 
 def changed(mine: File, section: str, other: File) -> set[int]:

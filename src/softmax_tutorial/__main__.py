@@ -17,7 +17,9 @@ import triton
 
 import triton_softmax
 from softmax_tutorial.ladder import RUNGS
-from softmax_tutorial.ladder_table import DTYPE, LADDER, SHAPE, committed, report, table
+from softmax_tutorial.ladder_table import DTYPE, LADDER, SHAPE, committed, report
+from triton_softmax.operations.softmax import SOFTMAX
+from triton_softmax.plan import plan_of
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 1024
@@ -40,7 +42,7 @@ def calls(x: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
         name: partial(rung.softmax_forward, x) for name, rung in RUNGS.items()
     }
     found["copy"] = lambda: y.copy_(x)
-    found["split_rows"] = lambda: triton_softmax.softmax(x, implementation="split_rows")
+    found["split_rows"] = lambda: plan_of(SOFTMAX, (x,), -1, kernel="split_rows")(x)
     found["triton_softmax"] = lambda: triton_softmax.softmax(x)
     return {name: found[name] for name in LADDER}
 
@@ -51,19 +53,21 @@ def check(name: str, call: Callable[[], torch.Tensor], x: torch.Tensor) -> None:
     Raises:
         AssertionError: they differ by more than rounding.
     """
-    result = call()
+    result, label = call(), LADDER.get(name, name)
     for begin in range(0, len(x), AT_ONCE):
         rows = slice(begin, begin + AT_ONCE)
         expected = x[rows] if name == "copy" else torch.softmax(x[rows].double(), -1)
         torch.testing.assert_close(
             result[rows].double(), expected.double(), atol=1e-7, rtol=1e-4,
-            msg=lambda text: f"{LADDER[name]} gives a wrong answer, and is not timed.\n{text}",
+            msg=lambda text: f"{label} gives a wrong answer, and is not timed.\n{text}",
         )  # fmt: skip
 
 
-def microseconds(call: Callable[[], torch.Tensor]) -> float:
-    """The median time of a call on the GPU."""
-    return 1e3 * triton.testing.do_bench(call, return_mode="median")
+def timer() -> Callable[[Callable], float] | None:
+    """Return what takes the median microseconds of a call; None where there is no GPU."""
+    if not torch.cuda.is_available():
+        return None
+    return lambda call: 1e3 * triton.testing.do_bench(call, return_mode="median")
 
 
 def shape(text: str) -> tuple[int, int]:
@@ -74,39 +78,61 @@ def shape(text: str) -> tuple[int, int]:
     return rows, cols
 
 
+def run(
+    asked: tuple[int, int],
+    time: Callable[[Callable], float] | None,
+    **more: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, float]:
+    """Check the ladder on a matrix, time it, and print the table.
+
+    Args:
+        asked: rows and columns.
+        time: takes the microseconds of a call; None to check the answers alone.
+        more: further softmaxes, by the names that their rows have.
+
+    Returns:
+        The microseconds of all that ran, by name.
+
+    Raises:
+        AssertionError: an answer is wrong.
+    """
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x = torch.randn(asked, dtype=getattr(torch, DTYPE), device=device)
+    timed, failed = {}, []
+    everyone = calls(x) | {name: partial(call, x) for name, call in more.items()}
+    for name, call in everyone.items():
+        try:
+            check(name, call, x)
+            if time:
+                timed[name] = time(call)
+        except AssertionError:
+            raise
+        except Exception as error:  # an older GPU, or a smaller one, may lack what one rung needs
+            label = LADDER.get(name, name)
+            failed.append(f"{label} does not run here: {type(error).__name__}: {error}")
+    if not time:
+        ran = len(everyone) - len(failed)
+        print(f"{ran} of {len(everyone)} answers were computed, and agree with float64.")
+    else:
+        environment = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+        environment["triton"] = triton.__version__
+        beside = committed(ROOT) if asked == SHAPE else {}
+        print(report(timed, environment, asked, moved=2 * x.nbytes, beside=beside))
+    if failed:
+        print("", *failed, sep="\n")
+    return timed
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; 1 where there is nothing to run on."""
     parser = argparse.ArgumentParser("python -m softmax_tutorial", description=main.__doc__)
     parser.add_argument("--shape", type=shape, default=SHAPE, help="rows and columns, as 4x1000")
-    asked = parser.parse_args(arguments).shape
-    on_gpu = torch.cuda.is_available()
-    if not on_gpu and not triton.knobs.runtime.interpret:
+    asked, time = parser.parse_args(arguments).shape, timer()
+    if not time and not triton.knobs.runtime.interpret:
         print(NO_GPU, file=sys.stderr)
         return 1
-    torch.manual_seed(0)
-    x = torch.randn(asked, dtype=getattr(torch, DTYPE), device="cuda" if on_gpu else "cpu")
-    timed, failed = {}, []
-    for name, call in calls(x).items():
-        try:
-            check(name, call, x)
-            if on_gpu:
-                timed[name] = microseconds(call)
-        except AssertionError:
-            raise
-        except Exception as error:  # an older GPU, or a smaller one, may lack what one rung needs
-            failed.append(f"{LADDER[name]} does not run here: {type(error).__name__}: {error}")
-    moved = 2 * x.numel() * x.element_size()
-    if not on_gpu:
-        ran = len(LADDER) - len(failed)
-        print(f"{ran} of {len(LADDER)} answers were computed, and agree with float64.")
-    elif asked != SHAPE:
-        print(table(timed, moved, {}))
-    else:
-        environment = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-        environment["triton"] = triton.__version__
-        print(report(timed, environment, moved=moved, beside=committed(ROOT)))
-    if failed:
-        print("", *failed, sep="\n")
+    run(asked, time)
     return 0
 
 

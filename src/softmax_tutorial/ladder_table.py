@@ -25,9 +25,9 @@ BAR = 24
 """Characters of the copy's bar."""
 
 
-def figures(rows: Iterable[dict]) -> dict[str, dict]:
+def figures(rows: Iterable[dict], dtype: str = DTYPE) -> dict[str, dict]:
     """Of rows of measurements, those of the ladder in this shape, by name."""
-    asked = {"suite": "ladder", "shape": [*SHAPE], "dtype": DTYPE, "direction": "forward"}
+    asked = {"suite": "ladder", "shape": [*SHAPE], "dtype": dtype, "direction": "forward"}
     return {
         row["provider"]: row
         for row in rows
@@ -35,14 +35,35 @@ def figures(rows: Iterable[dict]) -> dict[str, dict]:
     }
 
 
-def committed(root: Path) -> dict[str, dict]:
+def committed(root: Path, dtype: str = DTYPE) -> dict[str, dict]:
     """Our figures, with the `environment` of their run; none where the repository's are not."""
     found = {}
     for path in sorted((root / "docs/benchmarks/data").glob("*.json")):
         data = json.loads(path.read_text("utf8"))
-        of_run = figures(data["rows"])
+        of_run = figures(data["rows"], dtype)
         found |= {name: row | {"environment": data["environment"]} for name, row in of_run.items()}
     return found
+
+
+def basis(root: Path) -> dict | None:
+    """What a prediction starts from, for `softmax_playground.checker.timed`; None without data.
+
+    `again` is the price of reading a number again where the L2 cache has it, in those of reading it
+    from memory: what the second and third read of three loops take in bfloat16, whose rows fit.
+    """
+    found, half = committed(root), committed(root, "bfloat16")
+    if not {*LADDER} <= found.keys() or not {"copy", "three_loops"} <= half.keys():
+        return None
+    environment = found["copy"]["environment"]
+    return {
+        "gpu": environment["gpu"],
+        "matrix": f"{SHAPE[0]:,} × {SHAPE[1]:,} numbers",
+        "rungs": [[label, found[name]["us"]["p50"]] for name, label in LADDER.items()],
+        "again": half["three_loops"]["us"]["p50"] / half["copy"]["us"]["p50"] - 1,
+        "row_bytes": 4 * SHAPE[1],
+        "l2_bytes": environment["l2_bytes"],
+        "multiprocessors": environment["multiprocessors"],
+    }
 
 
 def machine(environment: Mapping[str, str]) -> str:
@@ -55,28 +76,31 @@ def table(microseconds: Mapping[str, float], moved: int, beside: Mapping[str, di
     """The table of a run.
 
     Args:
-        microseconds: what each takes, by the names of `LADDER`.
+        microseconds: what each takes, by the names of `LADDER`, or others.
         moved: bytes of a copy, read and written.
         beside: our figures, as `committed` gives them; may be empty.
     """
     head = f"{'':13}{'µs':>9}{'GB/s':>8}{'of a copy':>11}  {'':{BAR}}"
     lines = [f"{head}{'  ours' if beside else ''}".rstrip()]
-    for name, label in LADDER.items():
-        if name in microseconds:
-            us = microseconds[name]
-            share = microseconds["copy"] / us
-            bar = "█" * max(1, round(BAR * min(share, 1.0)))
-            line = f"{label:13}{us:9,.1f}{moved / us / 1e3:8,.0f}{share:11.2f}  {bar:{BAR}}"
-            if name in beside and "copy" in beside:
-                line += f"{beside['copy']['us']['p50'] / beside[name]['us']['p50']:6.2f}"
-            lines.append(line.rstrip())
+    for name, us in microseconds.items():
+        share = microseconds["copy"] / us
+        bar = "█" * max(1, round(BAR * min(share, 1.0)))
+        label = LADDER.get(name, name)
+        line = f"{label:13}{us:9,.1f}{moved / us / 1e3:8,.0f}{share:11.2f}  {bar:{BAR}}"
+        if name in beside and "copy" in beside:
+            line += f"{beside['copy']['us']['p50'] / beside[name]['us']['p50']:6.2f}"
+        lines.append(line.rstrip())
     if beside:
         lines.append(f"ours: share of a copy on one {machine(beside['copy']['environment'])}")
     return "\n".join(lines)
 
 
-def report(microseconds: Mapping[str, float], environment: Mapping[str, str], **more) -> str:
+def report(
+    microseconds: Mapping[str, float],
+    environment: Mapping[str, str],
+    shape: tuple[int, int] = SHAPE,
+    **more,
+) -> str:
     """What `python -m softmax_tutorial` prints where there is a GPU."""
-    rows, cols = SHAPE
-    first = f"{machine(environment)}\nSoftmax of {rows:,} × {cols:,}, {DTYPE}, forward. "
+    first = f"{machine(environment)}\nSoftmax of {shape[0]:,} × {shape[1]:,}, {DTYPE}, forward. "
     return f"{first}All answers agree with float64.\n\n{table(microseconds, **more)}"

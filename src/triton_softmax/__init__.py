@@ -21,7 +21,7 @@ The modules, in the order in which a call reaches them:
 Importing the package registers the operators.
 """
 
-from .arguments import IMPLEMENTATIONS, batch_invariant
+from .arguments import batch_invariant
 from .functional import log_softmax, logsumexp, softmax
 from .linear import linear_cross_entropy
 from .logprobs import (
@@ -36,7 +36,6 @@ from .nn import CrossEntropyLoss, LogSoftmax, Softmax
 __version__ = "0.1.0"
 
 __all__ = [
-    "IMPLEMENTATIONS",
     "CrossEntropyLoss",
     "LogSoftmax",
     "Softmax",

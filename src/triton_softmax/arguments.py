@@ -19,9 +19,6 @@ from torch.nn import Parameter
 from torch.nn import functional as torch_functional
 from torch.overrides import handle_torch_function, has_torch_function
 
-IMPLEMENTATIONS = ("packed_rows", "aligned_rows", "split_rows", "strided")
-"""The names that `implementation=` accepts; `None` lets the library choose."""
-
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The dtypes that the kernels read and write."""
 
@@ -81,12 +78,24 @@ class Part(NamedTuple):
 
     start: int  # the first column here
     total: int  # columns on all ranks
-    exchange: Callable[[Tensor], Tensor]  # sends words; returns those of all ranks, a line for each
+    widest: int  # of the largest part; 0 if ranks do not know it of each other
+    ranks: int
+    group: Any
+    # (message, group) → the messages of all ranks, a line for each, and what to wait for
+    exchange: Callable[[Tensor, Any], tuple[Tensor, Any]]
 
     def columns(self, index: Tensor, n_cols: int) -> Tensor:
         """Return the columns of classes here, of n_cols; −1 for those of other ranks."""
         column = index - self.start
         return torch.where((column >= 0) & (column < n_cols), column, -1)
+
+    def picked(self, x: Tensor, columns: Tensor) -> Tensor:
+        """Return the element of each row in a column; 0 if it is not here."""
+        here = (columns >= 0) & (columns < x.shape[1])
+        if not x.shape[1]:
+            return x.new_zeros(columns.shape)
+        found = x.gather(1, columns.masked_fill(~here, 0).unsqueeze(1)).squeeze(1)
+        return found.masked_fill(~here, 0.0)
 
 
 contexts = 0
@@ -119,16 +128,6 @@ class batch_invariant(contextlib.ContextDecorator):  # noqa: N801
     def __exit__(self, *exception: object) -> None:
         global contexts
         contexts -= 1
-
-
-def check_invariant(implementation: str | None) -> bool:
-    """Return True, as a call is batch-invariant; raise a ValueError if it also names a kernel."""
-    if implementation is not None:
-        raise ValueError(
-            f"implementation={implementation!r} names a kernel, but a batch-invariant call chooses "
-            "its own"
-        )
-    return True
 
 
 def row_length(x: Tensor, dim: int, part: Part | None) -> int:
@@ -212,26 +211,9 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     return x if x.dtype in DTYPES else x.to(dtype)
 
 
-def check_implementation(implementation: str | None) -> None:
-    """Raise a ValueError unless the name is one of `IMPLEMENTATIONS`, or None."""
-    if implementation is not None and implementation not in IMPLEMENTATIONS:
-        names = list(IMPLEMENTATIONS)
-        raise ValueError(
-            f"unknown implementation {implementation!r}; expected None or one of {names}"
-        )
-
-
-def check_device(device: torch.device, implementation: str | None = None) -> None:
-    """Raise a RuntimeError if the device has no kernels and no composites in their place: Triton
-    does not support it; or it is the CPU outside the interpreter, and a kernel is named."""
-    if device.type == "cpu":
-        if INTERPRETED or implementation is None:
-            return
-        raise RuntimeError(
-            f"implementation={implementation!r} runs on the CPU in Triton's interpreter alone: set "
-            "TRITON_INTERPRET=1 before importing triton, or move the tensor to a GPU"
-        )
-    if device.type not in ("cuda", "xpu"):
+def check_device(device: torch.device) -> None:
+    """Raise a RuntimeError if the device has neither kernels nor composites in their place."""
+    if device.type not in ("cuda", "xpu", "cpu"):
         raise RuntimeError(
             f"Triton has no kernels for device {str(device)!r}; expected cuda, xpu or cpu"
         )
@@ -256,14 +238,11 @@ def by_kernels(x: Tensor) -> bool:
     return (x.device.type != "cpu" or INTERPRETED) and not is_empty(x)
 
 
-def check_arguments(
-    x: Tensor, dim: int, dtype: torch.dtype | None = None, implementation: str | None = None
-) -> int:
+def check_arguments(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> int:
     """Check the arguments common to all functions, and return `dim` counted from the front."""
     check_input(x)
     if dtype is not None:
         check_dtype(dtype, "the argument dtype")
-    check_implementation(implementation)
     return check_dim(dim, x.dim())
 
 
@@ -325,11 +304,6 @@ def check_number(value: Any, name: str, positive: bool = False, finite: bool = T
     return float(value)
 
 
-def check_softcap(softcap: Any) -> float | None:
-    """Return a soft cap, a positive number, as a float; None stays None."""
-    return None if softcap is None else check_number(softcap, "softcap", positive=True)
-
-
 def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
     """Check that a modifier, if given, is a tensor on the device of the input x that broadcasts to
     `shape` and is bool (`where`) or floating-point; see `softmax` for the errors."""
@@ -347,12 +321,30 @@ def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
         )
 
 
-def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
-    """Check the score modifiers of a call, which come as they were given, in the order of
-    `Modifiers`, and return them as such; `dim` counts from the front. See `softmax` for the
-    errors."""
+def as_modifiers(x: Tensor, dim: Any, modifiers: tuple[Any, ...]) -> Modifiers:
+    """Return score modifiers, which come as they were given, in the order of `Modifiers`, with
+    numbers as floats or tensors, and a sink per head as one per row. Numbers are checked here, at
+    every call; see `softmax` for the errors."""
     scale, softcap, bias, where, causal, sink, safe = modifiers
+    if not isinstance(scale, Tensor):
+        scale = 1.0 if scale is None else check_number(scale, "scale")
+    if softcap is not None:
+        softcap = check_number(softcap, "softcap", positive=True)
+    if sink is not None and not isinstance(sink, Tensor):
+        sink = check_number(sink, "sink", finite=False)
+        sink = torch.full((), sink, dtype=accumulator(x.dtype), device=x.device)
+    elif sink is not None and x.dim() == 4 and dim in (3, -1):
+        check_dense(sink, "sink")  # a nested tensor has no shape
+        if sink.shape == (x.shape[1],):
+            sink = sink.view(1, -1, 1, 1)
+    return Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
+
+
+def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
+    """Return `as_modifiers`, after checking tensors as well; `dim` counts from the front."""
+    given = as_modifiers(x, dim, modifiers)
     of_rows = torch.Size([1 if i == dim else size for i, size in enumerate(x.shape)])
+    scale = given.scale
     if isinstance(scale, Tensor):
         check_modifier(scale, "scale", x, of_rows)
         if scale.dim() and scale.shape != of_rows:
@@ -360,28 +352,30 @@ def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifier
                 f"scale must be a number, or have no dimension or the shape {tuple(of_rows)}, not "
                 f"{tuple(scale.shape)}"
             )
-    else:
-        scale = 1.0 if scale is None else check_number(scale, "scale")
-    check_modifier(bias, "bias", x, x.shape)
-    check_modifier(where, "where", x, x.shape)
-    if causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
+    check_modifier(given.bias, "bias", x, x.shape)
+    check_modifier(given.where, "where", x, x.shape)
+    if given.causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
         raise ValueError(
             "causal takes dim=-1 and as many queries as keys in the last two dimensions, not "
             f"dim={dim} of shape {tuple(x.shape)}"
         )
-    if sink is not None and not isinstance(sink, Tensor):
-        sink = check_number(sink, "sink", finite=False)
-        sink = torch.full((), sink, dtype=accumulator(x.dtype), device=x.device)
-    check_operands(x, sink=sink)  # a nested tensor has no shape
-    heads = (x.shape[1],) if x.dim() == 4 and dim == 3 else None
-    if sink is not None and sink.shape == heads:
-        sink = sink.view(1, -1, 1, 1)
-    check_modifier(sink, "sink", x, of_rows)
-    return Modifiers(scale, check_softcap(softcap), bias, where, bool(causal), sink, bool(safe))
+    check_modifier(given.sink, "sink", x, of_rows)
+    return given
 
 
-def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> None:
-    """Check the `out` tensor of a result in the shape of x; see `softmax` for the errors."""
+def check_modified(
+    x: Tensor, dim: Any, dtype: torch.dtype, modifiers: Modifiers
+) -> tuple[int, Modifiers]:
+    """Check a call with score modifiers; return its `dim`, counted from the front, and them."""
+    dim = check_arguments(x, check_int(dim), dtype)
+    if not x.is_meta:
+        check_device(x.device)
+    return dim, check_modifiers(x, dim, modifiers)
+
+
+def check_out(out: Any, x: Tensor, dtype: torch.dtype, tensors: Sequence[Tensor]) -> None:
+    """Check the `out` tensor of a result in the shape of x, from these tensors; see `softmax` for
+    the errors."""
     check_operands(x, out=out)
     if out.shape != x.shape or out.dtype != dtype:
         raise ValueError(
@@ -393,7 +387,7 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
         if size > 1 and stride <= reach:
             raise ValueError(f"out overlaps itself: its strides are {out.stride()}")
         reach += stride * (size - 1)
-    if wants_gradient:
+    if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         raise RuntimeError("out goes without gradients, and an argument requires one")
 
 
@@ -401,14 +395,16 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, wants_gradient: bool) -> 
 
 
 def check_loss_numbers(
-    label_smoothing: Any, z_loss: Any, softcap: Any, scale: Any
+    label_smoothing: Any = 0.0, z_loss: Any = 0.0, softcap: Any = None, scale: Any = 1.0
 ) -> tuple[float, float, float | None, float]:
-    """Return the numbers of a cross-entropy as floats; see there for the errors."""
+    """Return the numbers of a loss or of log-probabilities as floats; see `cross_entropy` for the
+    errors."""
     smoothing = check_number(label_smoothing, "label_smoothing")
     if not 0.0 <= smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    scale, z_loss = check_number(scale, "scale"), check_number(z_loss, "z_loss")
-    return smoothing, z_loss, check_softcap(softcap), scale
+    if softcap is not None:
+        softcap = check_number(softcap, "softcap", positive=True)
+    return smoothing, check_number(z_loss, "z_loss"), softcap, check_number(scale, "scale")
 
 
 def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
@@ -510,7 +506,7 @@ def check_linear(
         fits = linear_bias.shape in ((), (1,), linear_weight.shape[:1])
         check_match(fits, "linear_bias", linear_bias, "a linear_weight", linear_weight)
     check_match(target.shape == input.shape[:-1], "target", target, "an input", input)
-    if chunk_size is not None and check_int(chunk_size, "chunk_size") < 1:
+    if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be positive, not {chunk_size}")
 
 
@@ -546,12 +542,6 @@ def check_row_mask(logits: Tensor, index: Tensor | None, row_mask: Any) -> None:
     check_match(row_mask.shape == logits.shape[:-1], "row_mask", row_mask, "logits", logits)
 
 
-def check_scaling(scale: Any, softcap: Any) -> tuple[float, float | None]:
-    """Return a scale and a soft cap that are numbers, as floats; see `cross_entropy` for the
-    errors."""
-    return check_number(scale, "scale"), check_softcap(softcap)
-
-
 def check_temperature(temperature: Any, logits: Tensor) -> Any:
     """Return a temperature: a positive number, as a float; or a floating-point tensor with one
     number in all or per row. See `token_logprobs` for the errors."""
@@ -579,15 +569,10 @@ def check_group(group: object) -> None:
 
 
 def check_cut(
-    x: Any,
-    group: Any,
-    implementation: str | None = None,
-    modifiers: tuple[Any, ...] | None = None,
-    out: Any = None,
+    x: Any, group: Any, modifiers: tuple[Any, ...] | None = None, out: Any = None
 ) -> None:
     """Check the input x of a call on sharded rows (this rank's shard with a group, else a
     `DTensor`), and raise a NotImplementedError for arguments that they do not support."""
-    check_implementation(implementation)
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:
         raise NotImplementedError("causal, sink and out do not support sharded rows")
@@ -597,8 +582,6 @@ def check_cut(
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
     if type(x).__name__ == "DTensor":
         raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
-    if implementation is not None:
-        raise ValueError("implementation= names a kernel for whole rows; a group shards them")
 
 
 def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:

@@ -7,6 +7,7 @@ call itself.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,33 +20,32 @@ from .arguments import PLAIN, Modifiers, cast
 from .modes import is_plain_eager
 from .operators import Normalization, differentiable, differentiable_modified
 from .plan import run_one
-from .plan.launch import checked
 from .plan.modified import run_modified
 
 
 def _normalize(
     function: Callable[..., Tensor], op: Normalization, input: Any, dim: Any, dtype: Any,
-    axis: int | None, implementation: str | None, batch_invariant: bool, scale: Any, softcap: Any,
-    bias: Any, where: Any, causal: bool, sink: Any, safe: bool, out: Any, group: Any,
+    axis: int | None, batch_invariant: bool, scale: Any, softcap: Any, bias: Any, where: Any,
+    causal: bool, sink: Any, safe: bool, out: Any, group: Any,
 ) -> Tensor:  # fmt: skip
     """Return the result of `function`, whose operator is `op` and whose arguments are the rest."""
-    try:
-        if axis is not None:
+    if axis is not None:
+        try:
             dim, axis = arguments.check_axis(dim, axis), None
-        if batch_invariant or arguments.contexts:
-            batch_invariant = arguments.check_invariant(implementation)
-    except Exception as error:
-        distributed.tell(group, error)
-        raise
+        except Exception as error:
+            distributed.tell(group, error)
+            raise
+    if batch_invariant or arguments.contexts:
+        batch_invariant = True
     modifiers = None
     if not (scale is softcap is bias is where is sink is out is None) or causal or safe:
         modifiers = (scale, softcap, bias, where, causal, sink, safe)
     elif group is None and type(dim) is int and is_plain_eager(input):
         x = input if dtype is None else cast(input, dtype)
         if x.requires_grad and torch.is_grad_enabled():
-            return differentiable(x, (op, True, dim, dtype, implementation, batch_invariant))
-        return run_one(x, (op.operation, dim, dtype, implementation, batch_invariant))
-    options = (dim, dtype, implementation, batch_invariant)
+            return differentiable(x, (op, True, dim, dtype, batch_invariant))
+        return run_one(x, (op.operation, dim, dtype, batch_invariant))
+    options = (dim, dtype, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
         return distributed.normalize(function, input, group, *options, modifiers, out)
     if modifiers is not None:
@@ -54,7 +54,7 @@ def _normalize(
         return arguments.pass_on(function, (input,), locals())
     arguments.check_dense(input, "the input")
     x = input if dtype is None else cast(input, dtype)
-    return op.overload(x, arguments.check_int(dim), dtype, implementation, batch_invariant)
+    return op.overload(x, arguments.check_int(dim), dtype, batch_invariant)
 
 
 def softmax(
@@ -63,7 +63,6 @@ def softmax(
     dtype: torch.dtype | None = None,
     *,
     axis: int | None = None,
-    implementation: str | None = None,
     batch_invariant: bool = False,
     scale: float | Tensor | None = None,
     softcap: float | None = None,
@@ -87,8 +86,6 @@ def softmax(
         dim: The dimension to normalize over; may be negative.
         dtype: The dtype to cast the input to first, one of the four.
         axis: An alias of `dim`.
-        implementation: A name from `triton_softmax.IMPLEMENTATIONS`, to compare kernels; by default
-            the library chooses.
         batch_invariant: Give a row the same bits in every batch, and however a group shards it,
             forward and backward; see the context manager of that name.
         group: The input is this rank's shard of a tensor sharded along `dim` over this group, in
@@ -121,13 +118,11 @@ def softmax(
         TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, `dim`
             is not an integer, `where` is not bool, or another modifier not floating-point.
         IndexError: `dim` is out of range.
-        ValueError: `implementation` is unknown, does not support this shape, or meets batch
-            invariance or score modifiers; `scale` is not finite, `softcap` not positive; a tensor
-            does not broadcast; `causal` or `out` has another shape, or `out` another dtype, or it
-            overlaps itself; a group meets a `DTensor` or different calls.
-        RuntimeError: Triton does not support the device, or `implementation` names a kernel on a
-            CPU without the interpreter; tensors are on two devices; `out` is given although an
-            argument requires a gradient.
+        ValueError: `scale` is not finite, `softcap` not positive; a tensor does not broadcast;
+            `causal` or `out` has another shape, or `out` another dtype, or it overlaps itself; a
+            group meets a `DTensor` or different calls.
+        RuntimeError: Triton does not support the device; tensors are on two devices; `out` is
+            given although an argument requires a gradient.
 
     Examples:
         >>> import torch
@@ -143,8 +138,8 @@ def softmax(
                 [0.2312, 0.6285, 0.0000]], dtype=torch.float64)
     """
     return _normalize(
-        softmax, operators.softmax, input, dim, dtype, axis, implementation, batch_invariant,
-        scale, softcap, bias, where, causal, sink, safe, out, group,
+        softmax, operators.softmax, input, dim, dtype, axis, batch_invariant, scale, softcap,
+        bias, where, causal, sink, safe, out, group,
     )  # fmt: skip
 
 
@@ -154,7 +149,6 @@ def log_softmax(
     dtype: torch.dtype | None = None,
     *,
     axis: int | None = None,
-    implementation: str | None = None,
     batch_invariant: bool = False,
     scale: float | Tensor | None = None,
     softcap: float | None = None,
@@ -178,8 +172,8 @@ def log_softmax(
         tensor([    0., -1000.])
     """
     return _normalize(
-        log_softmax, operators.log_softmax, input, dim, dtype, axis, implementation,
-        batch_invariant, scale, softcap, bias, where, causal, sink, safe, out, group,
+        log_softmax, operators.log_softmax, input, dim, dtype, axis, batch_invariant, scale,
+        softcap, bias, where, causal, sink, safe, out, group,
     )  # fmt: skip
 
 
@@ -246,11 +240,11 @@ def logsumexp(
         arguments.check_dense(x, "the input")
         x = x.to(torch.get_default_dtype())
     if not plain:
-        lse = operators.logsumexp.overload(x, dim, None, None, invariant)
+        lse = operators.logsumexp.overload(x, dim, None, invariant)
     elif x.requires_grad and torch.is_grad_enabled():
-        lse = differentiable(x, (operators.logsumexp, True, dim, None, None, invariant))
+        lse = differentiable(x, (operators.logsumexp, True, dim, None, invariant))
     else:
-        lse = run_one(x, (operators.LOGSUMEXP, dim, None, None, invariant))  # pyright: ignore
+        lse = run_one(x, (operators.LOGSUMEXP, dim, None, invariant))  # pyright: ignore
     return lse.unsqueeze(dim) if keepdim and x.dim() else lse  # pyright: ignore
 
 
@@ -282,99 +276,86 @@ def _normalize_modified(
     x: Any,
     dim: Any,
     dtype: Any,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...],
     out: Any,
 ) -> Tensor:
     """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
     modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
-    tensors = []
-    for each in (x, *modifiers, out):
+    scale, softcap, bias, where, causal, sink, safe = modifiers
+    tensors = [x]
+    for each in (bias, where, out):
+        if each is not None:
+            tensors.append(each)
+    for each in (scale, softcap, sink):
         if isinstance(each, Tensor):
             tensors.append(each)
     plain = type(dim) is int and isinstance(x, Tensor) and is_plain_eager(*tensors)
     if not plain:
         watched = has_torch_function(tensors) and not torch.compiler.is_compiling()
         if watched or not isinstance(x, Tensor):
-            named = {"input": x, "dim": dim, "dtype": dtype, "implementation": implementation}
-            named |= {"batch_invariant": invariant, "out": out, **Modifiers(*modifiers)._asdict()}
+            named = {"input": x, "dim": dim, "dtype": dtype, "batch_invariant": invariant}
+            named |= {"out": out, **Modifiers(*modifiers)._asdict()}
             return arguments.pass_on(function, tensors if watched else (x,), named)
-    if implementation is not None:
-        raise ValueError(
-            f"implementation={implementation!r} names a kernel, and none supports scale, "
-            "softcap, where, bias, causal, safe, sink or out"
-        )
+        arguments.check_dense(x, "the input")
     if dtype is not None:
         x = cast(x, dtype)
     elif not plain and x.device.type != "cpu" and arguments.autocasts(x):
         dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
-    scale, softcap, bias, where, causal, sink, safe = modifiers
-    softcap = None if softcap is None else arguments.check_softcap(softcap)
-    if not isinstance(scale, Tensor):  # a number is no part of the key: it may change every step
-        scale = 1.0 if scale is None else arguments.check_number(scale, "scale")
-        if torch.compiler.is_compiling() and scale != 1.0:
-            # A compiler would make a number of an operator a constant.
-            scale = x.new_ones((), dtype=arguments.accumulator(dtype or x.dtype)) * scale
-    key = known = None
-    if plain and out is None:
-        key = ("modifiers", dim, dtype, x.shape, x.dtype, x.device, causal, softcap)
-        for each in (None if type(scale) is float else scale, bias, where, sink):
-            if isinstance(each, Tensor):
-                key += (each.shape, each.dtype, each.device)
-            else:
-                key += (each, type(each))
-        try:
-            known = checked.get(key)
-        except TypeError:  # the checks below reject an unhashable argument
-            key = None
-    vector, dtype = x.dim() == 0, dtype or x.dtype
-    # The checks reshape a sink that is a number or has one number per head.
-    if known is not None and (sink is None or (isinstance(sink, Tensor) and sink.dim() != 1)):
-        dim = known
-        given = Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
-    else:
-        dim = arguments.check_arguments(x, arguments.check_int(dim), dtype)
-        if not x.is_meta:
-            arguments.check_device(x.device)
-        given = arguments.check_modifiers(x, dim, (scale, softcap, *modifiers[2:]))
-        if out is not None:
-            wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-            arguments.check_out(out, x, dtype, wanted)
-            if modes.transformed():
-                raise RuntimeError("out does not support transforms of torch.func or forward mode")
-        if vector:  # a row of one element
-            x = x.reshape(1)
-            rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
-            given = Modifiers(*rows)
-        elif key is not None:
-            checked.keep(key, dim)
-        scale, bias, sink = given.scale, given.bias, given.sink
+    dtype = dtype or x.dtype
+    given = Modifiers(1.0, None, bias, where, bool(causal), None, bool(safe))
+    if not (scale is softcap is sink is None):
+        given = arguments.as_modifiers(x, dim, modifiers)
+    ndim = x.dim()
+    check: Any = partial(arguments.check_modified, x, dim, dtype, given)
+    if not plain or out is not None or not ndim:
+        (dim, given), check = check(), None
+    elif -ndim <= dim < 0:
+        dim += ndim
+    if out is not None:
+        arguments.check_out(out, x, dtype, tensors)
+        if modes.transformed():
+            raise RuntimeError("out does not support transforms of torch.func or forward mode")
+    if not ndim:  # a row of one element
+        x = x.reshape(1)
+        rows: Any = [each.reshape(1) if isinstance(each, Tensor) else each for each in given]
+        given = Modifiers(*rows)
+    scale, bias, sink = given.scale, given.bias, given.sink
+    if torch.compiler.is_compiling() and type(scale) is float and scale != 1.0:
+        # A compiler would make a number of an operator a constant.
+        scale = x.new_ones((), dtype=arguments.accumulator(dtype)) * scale
+        given = given._replace(scale=scale)
     log = op is operators.log_softmax
-    on_cpu = not arguments.INTERPRETED and x.device.type == "cpu"
     empty = not x.numel() if plain else arguments.is_empty(x)
-    if on_cpu or empty or (not plain and modes.transformed()):
+    composed = empty or (not arguments.INTERPRETED and x.device.type == "cpu")
+    composed = composed or (not plain and modes.transformed())
+    if composed and (not plain or out is not None):
         y = composite.modified_softmax(log, x, dim, dtype, given)
     elif out is not None and not out.is_neg():
-        to = out.view(1) if vector else out
-        options = (*operators.taken_apart(given), log, dim, invariant)
+        to = out if ndim else out.view(1)
+        options = (*operators.as_schema_arguments(given), log, dim, invariant)
         operators.modified_softmax_out.overload(None if to is x else x, *options, to)
         if not torch.compiler.is_compiling():
             torch.autograd.graph.increment_version(out)
         return out
     elif not plain:
-        options = (*operators.taken_apart(given), log, dim, dtype, invariant)
+        options = (*operators.as_schema_arguments(given), log, dim, dtype, invariant)
         y = operators.modified_softmax.overload(x, *options)[0]
-    elif torch.is_grad_enabled() and (
-        x.requires_grad
-        or (isinstance(scale, Tensor) and scale.requires_grad)
-        or (bias is not None and bias.requires_grad)
-        or (sink is not None and sink.requires_grad)
+    elif (
+        torch.is_grad_enabled()
+        and not composed
+        and (
+            x.requires_grad
+            or (isinstance(scale, Tensor) and scale.requires_grad)
+            or (bias is not None and bias.requires_grad)
+            or (sink is not None and sink.requires_grad)
+        )
     ):
-        options = (True, given, log, dim, dtype, invariant, None)
-        y = differentiable_modified(x, scale, bias, sink, options)[0]
+        call = (True, given, log, dim, dtype, invariant, None, check)
+        y = differentiable_modified(x, scale, bias, sink, call)[0]
     else:
-        y = run_modified(op.operation, (x,), (), given, dim, dtype, invariant=invariant)[0]
-    y = y.reshape(()) if vector else y
+        options = {"invariant": invariant, "check": check}
+        y = run_modified(op.operation, (x,), (), given, dim, dtype, **options)[0]
+    y = y if ndim else y.reshape(())
     # A lazily negated view has no sign in its memory, and is copied to.
     return y if out is None else out.copy_(y)

@@ -31,12 +31,12 @@ def _known(number: Any) -> float:
     return math.inf if hint is None else hint
 
 
-def _taken_apart(op: Any):
+def _decomposition_of(op: Any):
     """Return an operator's decomposition for Inductor."""
 
     def rule(*args):
-        (x, *_), (dim, _, implementation, invariant) = op.inputs_and_options(args)
-        if implementation is None and not invariant:
+        (x, *_), (dim, _, invariant) = op.inputs_and_options(args)
+        if not invariant:
             length = _known(x.shape[dim]) if x.dim() else 1
             few = length <= LONGEST_OF_FEW and _known(x.numel()) <= FEW_ELEMENTS
             if length <= LONGEST_FUSED or few:
@@ -68,4 +68,4 @@ def enter(operators: Iterable[Any]) -> None:
     for op in operators:
         if op.overload not in lowered:
             for table in tables:
-                table[op.overload] = _taken_apart(op)
+                table[op.overload] = _decomposition_of(op)

@@ -8,20 +8,21 @@ buffer. The matrix products are PyTorch's.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import Parameter
 from torch.overrides import has_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from . import arguments, composite
-from .arguments import LossOptions
+from .arguments import PLAIN, LossOptions
 from .composite import RowScalars, accumulator, scalars_of_classes
 from .losses import Final, differentiable_losses, reduced, run_losses, scaled
 from .modes import by_composite, is_batched, is_plain_eager, readable, version_of
+from .plan import key_of
+from .plan.launch import plans
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products; twice that
@@ -44,6 +45,7 @@ def linear_cross_entropy(
     scale: float = 1.0,
     chunk_size: int | None = None,
     accum_dtype: torch.dtype | None = None,
+    loss_dtype: torch.dtype | None = None,
 ) -> Any:
     """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
     of only `chunk_size` rows in memory at a time.
@@ -58,7 +60,7 @@ def linear_cross_entropy(
         linear_weight: (C, K), in the dtype of the input. Autocast converts both, and the bias.
         target: Classes, int64, int32 or uint8, in the shape of the input without K.
         linear_bias: (C,).
-        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
+        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale, loss_dtype: As for
             `cross_entropy`. An `ignore_index` of None is -100.
         chunk_size: Rows per chunk; by default as many as fill 512 MiB of logits, or 256 MiB where
             `accum_dtype` is the weight's.
@@ -85,43 +87,86 @@ def linear_cross_entropy(
     operands = (input, linear_weight, target, linear_bias, weight)
     if has_torch_function(operands) and not torch.compiler.is_compiling():
         return arguments.pass_on(linear_cross_entropy, operands, locals())
-    loss_dtype = None
-    if isinstance(input, Tensor) and arguments.autocasts(input) and input.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype(input.device.type)
-        layer: Any = (input, linear_weight, linear_bias)
-        input, linear_weight, linear_bias = [
-            t.to(dtype) if isinstance(t, Tensor) else t for t in layer
-        ]
-        loss_dtype = torch.float32
-    arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
-    accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
-    ignore_index = -100 if ignore_index is None else ignore_index
-    ignore_index = arguments.check_int(ignore_index, "ignore_index")
-    label_smoothing, z_loss, softcap, scale = arguments.check_loss_numbers(
-        label_smoothing, z_loss, softcap, scale
-    )
-    options = LossOptions(
-        1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
-        softcap, arguments.contexts > 0,
-    )  # fmt: skip
+    tensors = []
+    for each in operands:
+        if each is not None:
+            tensors.append(each)
+    plain = is_plain_eager(*tensors)
+    if not plain and isinstance(input, Tensor) and arguments.autocasts(input):
+        if input.dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(input.device.type)
+            layer: Any = (input, linear_weight, linear_bias)
+            input, linear_weight, linear_bias = [
+                t.to(dtype) if isinstance(t, Tensor) else t for t in layer
+            ]
+            loss_dtype = loss_dtype or torch.float32
+    numbers = label_smoothing, z_loss, softcap, scale
+    if softcap is not None or not (type(label_smoothing) is type(z_loss) is type(scale) is float):
+        numbers = arguments.check_loss_numbers(*numbers)
+    if type(ignore_index) is not int:
+        ignore_index = -100 if ignore_index is None else ignore_index
+        ignore_index = arguments.check_int(ignore_index, "ignore_index")
+    if chunk_size is not None and type(chunk_size) is not int:
+        chunk_size = arguments.check_int(chunk_size, "chunk_size")
+    key = plan = None
+    if plain:
+        refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
+        head = (
+            linear_cross_entropy,
+            ignore_index,
+            reduction,
+            chunk_size,
+            accum_dtype,
+            refused,
+            loss_dtype,
+        )
+        key = key_of((*head, arguments.contexts > 0, *numbers), operands)
+        try:
+            plan = plans.get(key)
+        except TypeError:  # the checks below reject an unhashable argument
+            key = None
+    if plan is None:
+        if loss_dtype is not None:
+            arguments.check_dtype(loss_dtype, "the loss")
+        arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
+        accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
+        label_smoothing, z_loss, softcap, scale = numbers
+        options = LossOptions(
+            1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
+            softcap, arguments.contexts > 0,
+        )  # fmt: skip
+        no_logits, no_targets = linear_weight.detach()[:, :0].T, target.reshape(-1)[:0]
+        if target.dtype == torch.uint8:
+            no_targets = no_targets.long()
+        arguments.check_loss(no_logits, no_targets, weight, options)
+        if chunk_size is None:
+            row_bytes = len(linear_weight) * input.element_size() ** 2 // accum_dtype.itemsize
+            chunk_size = max(1, BYTES // row_bytes)
+        kernels = plain or (all(type(t) in PLAIN for t in tensors) and readable(target))
+        kernels = kernels and arguments.by_kernels(input) and not by_composite()
+        plan = LinearPlan(options, chunk_size, accum_dtype, kernels)
+        if key is not None:
+            plan = plans.keep(key, plan)
     x, flat = input.reshape(-1, input.shape[-1]), target.reshape(-1)
     if flat.dtype == torch.uint8:  # a negative `ignore_index` differs from all targets
         flat = flat.long()
-    no_logits = linear_weight.detach()[:, :0].T
-    arguments.check_loss(no_logits, flat[:0], weight, options)
-    traced = torch.compiler.is_compiling()
-    if flat.device.type == "cpu" and readable(flat):
+    options = plan.options
+    if flat.device.type == "cpu" and (plain or readable(flat)):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    if chunk_size is None:
-        row_bytes = len(linear_weight) * x.element_size() ** 2 // accum_dtype.itemsize
-        chunk_size = max(1, BYTES // row_bytes)
-    layer = (x, linear_weight, linear_bias, (chunk_size, accum_dtype), options, *scalars)
-    plain = all(each is None or type(each) in (Tensor, Parameter) for each in operands)
-    plain = plain and arguments.by_kernels(x) and readable(flat) and not (traced or by_composite())
-    losses = _LinearCrossEntropy.apply if plain else _recomputed
-    loss = reduced(losses(*layer), options, len(x))
+    losses = _LinearCrossEntropy.apply if plan.kernels else _recomputed
+    loss = reduced(losses(x, linear_weight, linear_bias, plan, *scalars), options, len(x))
     return loss.view(target.shape) if reduction == "none" else loss
+
+
+class LinearPlan(NamedTuple):
+    """How a kind of call is run."""
+
+    options: LossOptions
+    chunk_size: int
+    accum_dtype: torch.dtype
+    kernels: bool
+    """Whether kernels compute the losses and their gradients, and not PyTorch's operators."""
 
 
 class _LinearCrossEntropy(Function):
@@ -129,18 +174,18 @@ class _LinearCrossEntropy(Function):
     backward pass does, when it knows the incoming gradient of each row."""
 
     @staticmethod
-    def forward(ctx, x, linear_weight, bias, chunks, options, *scalars):
-        layer, ctx.how = (x, linear_weight, bias), (chunks, options)
-        later = options.reduction == "none"
+    def forward(ctx, x, linear_weight, bias, plan, *scalars):
+        layer, ctx.plan = (x, linear_weight, bias), plan
+        later = plan.options.reduction == "none"
         wanted = (False,) * 3 if later else ctx.needs_input_grad[:3]
-        losses, gradients = _over_chunks(*layer, *ctx.how, RowScalars(*scalars), wanted)
+        losses, gradients = _over_chunks(*layer, plan, RowScalars(*scalars), wanted)
         ctx.save_for_backward(losses, *((*layer, *scalars) if later else gradients))
         return losses
 
     @staticmethod
     def backward(ctx, g):
         losses, *saved = ctx.saved_tensors
-        chunks, options = ctx.how
+        options = ctx.plan.options
         wanted, each = ctx.needs_input_grad[:3], g[:1]  # summed losses have one factor
         gradients = saved
         if options.reduction == "none":
@@ -150,7 +195,7 @@ class _LinearCrossEntropy(Function):
             else:
                 rows, each = rows.times(g), torch.ones_like(g[:1])
                 layer = [t if t is None else t.detach() for t in layer]
-                _, gradients = _over_chunks(*layer, chunks, options, rows, wanted)
+                _, gradients = _over_chunks(*layer, ctx.plan, rows, wanted)
         again, results = torch.is_grad_enabled(), []
         for gradient in gradients:
             if gradient is not None and (again or gradients is saved):
@@ -165,19 +210,22 @@ def _over_chunks(
     x: Tensor,
     linear_weight: Tensor,
     bias: Tensor | None,
-    chunks: tuple[int, torch.dtype],
-    options: LossOptions,
+    plan: LinearPlan,
     rows: RowScalars,
     wanted: Sequence[bool],
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+) -> tuple[Tensor, list[Tensor | None]]:
     """Return the losses of rows, and those `wanted` of the gradients of their sum at the inputs,
-    the weight and the bias, by kernels; `chunks` are their size and `accum_dtype`."""
-    n, wide = chunks
+    the weight and the bias, by kernels."""
+    options, n, wide, _ = plan
     buffer = x.new_empty(min(n, len(x)), len(linear_weight))
     dx = x.new_empty(x.shape) if wanted[0] else None
     dw = linear_weight.new_zeros(linear_weight.shape, dtype=wide) if wanted[1] else None
     db = bias.new_zeros(bias.shape, dtype=wide) if bias is not None and wanted[2] else None
-    plain = is_plain_eager(buffer, *[t for t in rows if t is not None])
+    tensors = [buffer]
+    for each in rows:
+        if each is not None:
+            tensors.append(each)
+    plain = is_plain_eager(*tensors)
     gradient = any(wanted)
     losses = []
     for start in range(0, len(x), n):
@@ -185,7 +233,7 @@ def _over_chunks(
         logits = torch.mm(chunk, linear_weight.T, out=buffer[: len(chunk)])
         if bias is not None:
             logits += bias
-        of_chunk = rows.chunk(start, start + n)
+        of_chunk = rows if len(x) <= n else rows.chunk(start, start + n)
         *_, loss, _ = run_losses(plain, logits, of_chunk, options, gradient, gradient)
         losses.append(loss)
         # If a gradient is needed, the buffer now holds the gradient of the logits.
@@ -195,8 +243,10 @@ def _over_chunks(
             _add_product(dw, logits.T, chunk)
         if db is not None:
             db += logits.sum(0, dtype=wide).sum_to_size(db.shape)
-    found = [each if each is None else each.to(x.dtype) for each in (dx, dw, db)]
-    return torch.cat(losses), tuple(found)
+    gradients: list[Tensor | None] = []
+    for each in (dx, dw, db):
+        gradients.append(None if each is None else each.to(x.dtype))
+    return torch.cat(losses), gradients
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
@@ -227,13 +277,12 @@ def _recomputed(
     x: Tensor,
     linear_weight: Tensor,
     bias: Tensor | None,
-    chunks: tuple[int, torch.dtype],
-    options: LossOptions,
+    plan: LinearPlan,
     *scalars: Tensor,
 ) -> Tensor:
     """Return the losses of rows where PyTorch's operators compute or differentiate them; a program
     that is not traced recomputes the logits in the backward pass."""
-    rows, (n, wide) = RowScalars(*scalars), chunks
+    rows, (options, n, wide, _) = RowScalars(*scalars), plan
     tensors = [t for t in (x, linear_weight, bias, rows.distribution) if t is not None]
     versions = [version_of(t) for t in tensors]
     traced = by_composite()

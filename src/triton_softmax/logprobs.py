@@ -17,7 +17,8 @@ from torch.overrides import has_torch_function_variadic
 from . import arguments, composite, distributed, modes, operators
 from .arguments import Modifiers
 from .modes import is_batched, is_plain_eager
-from .plan.launch import checked
+from .plan import Fallback, key_of
+from .plan.launch import plans
 from .plan.tokens import gradient_of_tokens, run_tokens
 
 
@@ -155,7 +156,7 @@ def token_logprobs(
             if type(logits) is not Tensor:
                 arguments.check_dense(logits, "the input")
             if type(scale) is not float or scale != 1.0 or softcap is not None:
-                scale, softcap = arguments.check_scaling(scale, softcap)
+                *_, softcap, scale = arguments.check_loss_numbers(softcap=softcap, scale=scale)
             if type(temperature) is not float or temperature != 1.0:
                 temperature = arguments.check_temperature(temperature, logits)
             if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
@@ -252,29 +253,29 @@ def _of_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probabilities, entropies), in float32 for 16-bit logits; each is empty unless
     requested. The logits may be a part of the rows."""
-    if not isinstance(temperature, (Tensor, float)):
-        temperature = arguments.check_temperature(temperature, logits)
     by_rows = isinstance(temperature, Tensor)
-    tensors = [logits]
-    for each in (index, row_mask, temperature if by_rows else None):
+    # Numbers are no part of the key: they may change at every step.
+    if not by_rows and not (type(temperature) is float and 0 < temperature < math.inf):
+        temperature = arguments.check_temperature(temperature, logits)
+    if type(scale) is not float or scale != 1.0 or softcap is not None:
+        *_, softcap, scale = arguments.check_loss_numbers(softcap=softcap, scale=scale)
+    # A scale that is positive, and without a soft cap, is part of the last factor.
+    last = softcap is None and scale > 0.0
+    after, before = (scale, 1.0) if last else (1.0, scale)
+    batch_invariant = bool(batch_invariant or arguments.contexts)
+    inputs = logits, index, row_mask, temperature if by_rows else None
+    tensors = []
+    for each in inputs:
         if each is not None:
             tensors.append(each)
     plain, key = is_plain_eager(*tensors), None
     if plain:
-        key = ("tokens", index is None, row_mask is None)
-        for each in tensors:
-            key += (each.shape, each.dtype, each.device)
-    # A number is no part of the key: it may change every step.
-    right = by_rows or 0 < temperature < math.inf
-    if key is None or not right or key not in checked:
+        key = key_of((token_logprobs, before, softcap, entropy, batch_invariant, part), inputs)
+    if key is None or key not in plans:
         arguments.check_index(logits, index)
         if row_mask is not None:
             arguments.check_row_mask(logits, index, row_mask)
         arguments.check_temperature(temperature, logits)
-        if key is not None:
-            checked.keep(key, True)
-    if type(scale) is not float or scale != 1.0 or softcap is not None:
-        scale, softcap = arguments.check_scaling(scale, softcap)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
         if plain or modes.readable(index):
@@ -285,21 +286,12 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    composed = not plain and (modes.by_composite() or type(logits).__name__ == "DTensor")
-    if on_cpu or empty or composed:
-        x, kept = logits, None
-        if row_mask is not None:
-            kept, x, index = _without_masked(logits, index, row_mask)
-        x = composite.modified_elements(x, Modifiers(scale, softcap))
-        if by_rows or temperature != 1.0:
-            x = composite.tempered(x, temperature)
-        found, entropies = composite.token_logprobs(x, index, entropy)
-        if kept is None:
-            return found, entropies
-        return _zero_unless(kept, found), _zero_unless(kept, entropies)
-    # A scale that is positive, and without a soft cap, is part of the last factor.
-    last = softcap is None and scale > 0.0
-    after, before = (scale, 1.0) if last else (1.0, scale)
+    composed = on_cpu or empty or (not plain and _needs_composite(logits))
+    if composed and part is None:
+        plan = Fallback(_composed)
+        if key is not None:
+            plan = plans.get(key) or plans.keep(key, plan)
+        return plan(logits, index, row_mask, temperature, Modifiers(scale, softcap), entropy)
     of_row: Tensor | None = None
     factor = 1.0
     if by_rows:
@@ -319,8 +311,7 @@ def _of_tokens(
         index = index.where(index >= 0, logits.shape[-1])
     if index is not None and row_mask is not None and index.dim() == logits.dim():
         index = index.where((row_mask != 0).unsqueeze(-1), -1)
-    batch_invariant = batch_invariant or bool(arguments.contexts)
-    options = (factor, before, softcap, entropy, batch_invariant, part, plain)
+    options = (factor, before, softcap, entropy, batch_invariant, part, key)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
@@ -328,6 +319,32 @@ def _of_tokens(
         apply = _differentiable if plain else _Tokens.apply
         return apply(logits, of_row, index, row_mask, in_place, *options)[:2]
     return _forward(logits, of_row, index, row_mask, *options)[:2]
+
+
+def _needs_composite(logits: Tensor) -> bool:
+    """Return whether PyTorch's operators compute a call that is not plain."""
+    return modes.by_composite() or type(logits).__name__ == "DTensor"
+
+
+def _composed(
+    logits: Tensor,
+    index: Tensor | None,
+    row_mask: Tensor | None,
+    temperature: float | Tensor,
+    modifiers: Modifiers,
+    entropy: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the results of `_of_tokens` by PyTorch's operators."""
+    x, kept = logits, None
+    if row_mask is not None:
+        kept, x, index = _without_masked(logits, index, row_mask)
+    x = composite.modified_elements(x, modifiers)
+    if isinstance(temperature, Tensor) or temperature != 1.0:
+        x = composite.tempered(x, temperature)
+    logprobs, entropies = composite.token_logprobs(x, index, entropy)
+    if kept is None:
+        return logprobs, entropies
+    return _zero_unless(kept, logprobs), _zero_unless(kept, entropies)
 
 
 def _forward(
@@ -341,20 +358,29 @@ def _forward(
     entropy: bool,
     invariant: bool,
     part: arguments.Part | None,
-    plain: bool,
+    key: tuple[Any, ...] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (log-probabilities, entropies, what the gradient needs)."""
+    """Return (log-probabilities, entropies, what the gradient needs). A call that is not plain has
+    no key, and goes by an operator."""
     x, scale = x.detach(), None if scale is None else scale.detach()
-    run = run_tokens if plain else operators.token_rows.overload
     several = index is not None and index.dim() == x.dim()
     token = None if several or part is not None else index
     given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
-    if index is not None and part is not None:
+    picked = None
+    if index is not None and (several or part is not None):
         picked = at_tokens(x, index, before, softcap)
-        found, entropies, saved, picked = run_tokens(*given, part, picked)
+    if part is not None and not is_compiling():
+        found, entropies, saved, *of_all = run_tokens(*given, part, picked, key)
+        picked = of_all[0] if of_all else None
+    elif part is not None:
+        given = given[:-1]
+        message = operators.published_tokens.overload(picked, part.ranks, *given)
+        lines, _ = part.exchange(message, part.group)
+        found, entropies, saved, picked = operators.written_tokens.overload(picked, lines, *given)
+    elif key is not None:
+        found, entropies, saved = run_tokens(*given, key=key)
     else:
-        found, entropies, saved = run(*given)
-        picked = at_tokens(x, index, before, softcap) if several and index is not None else None
+        found, entropies, saved = operators.token_rows.overload(*given)
     if picked is not None:
         m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
         z = (picked - m) * factor
@@ -381,6 +407,8 @@ class _Tokens(Function):
         nothing = (None,) * 10
         x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
+        if part is not None and not x.shape[-1]:  # other ranks have all columns
+            return torch.empty_like(x), None, *nothing
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -434,6 +462,8 @@ def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) ->
     """Return the modified logits of tokens, in the accumulator dtype; 0 where a column is −1: of a
     masked row, or as another rank has it."""
     columns = index.long().unsqueeze(-1) if index.dim() < x.dim() else index.long()
+    if not x.shape[-1]:
+        return x.new_zeros(index.shape, dtype=arguments.accumulator(x.dtype))
     found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
     found = composite.modified_elements(found, Modifiers(before, softcap))
     return found.view(index.shape)

@@ -24,7 +24,7 @@ from .composite import RowScalars, picked
 from .modes import by_composite, direct, is_plain_eager, keeps_graph, readable
 from .operations.cross_entropy import OF_DISTRIBUTION, PLAIN, SMOOTHED
 from .plan import key_of
-from .plan.launch import checked, plans
+from .plan.launch import plans
 from .plan.losses import LossPlan, scale_rows
 
 
@@ -137,62 +137,43 @@ def cross_entropy(
     invariant = batch_invariant or bool(arguments.contexts)
     elsewhere = vocab_start is not None or not plain
     divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
-    key = known = None
     wanted = input.requires_grad and torch.is_grad_enabled()
     in_place = inplace_backward and modes.may_be_overwritten(input, input)
+    key = plan = None
     if plain and not divided:
-        key = (
-            "cross_entropy",
-            input.dtype, input.shape, input.stride(), input.device, input.data_ptr() & 15,
-            target.dtype, target.shape, target.stride(), target.device, target.data_ptr() & 15,
-            wanted, in_place, ignore_index, reduction, *numbers, loss_dtype, invariant,
-        )  # fmt: skip
-        if weight is not None:
-            key += (weight.dtype, weight.shape, weight.stride(), weight.device)
-            key += (weight.data_ptr() & 15, weight.requires_grad and torch.is_grad_enabled())
+        refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
+        head = cross_entropy, wanted, in_place, ignore_index, reduction, loss_dtype, invariant
+        key = key_of((*head, refused, *numbers), tensors)
         try:
-            known = checked.get(key)
+            plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument
             key = None
-    if known is None:
+    if plan is None:
         options = LossOptions(
             0 if input.dim() == 1 else 1, ignore_index, reduction, label_smoothing, z_loss,
             loss_dtype, scale, softcap, invariant,
         )  # fmt: skip
         if divided:
+            functions = cross_entropy, losses_of_part
             loss, lse = distributed.cross_entropy(
-                (cross_entropy, losses_of_part),
-                input,
-                target,
-                weight,
-                group,
-                vocab_start,
-                vocab_size,
-                options,
+                functions, input, target, weight, group, vocab_start, vocab_size, options,
                 inplace_backward,
-            )
+            )  # fmt: skip
             return (loss, lse.detach()) if return_lse else loss
         arguments.check_loss(input, target, weight, options)
-        planned = None
-        if plain and arguments.by_kernels(input) and not target.is_floating_point():
-            if weight is None or label_smoothing == 0.0:
-                planned = LossPlan(input, target, weight, options, wanted, in_place)
-                planned = planned if planned.targets else None
-        # Without classes every target is wrong; PyTorch would read beside the logits.
-        classes_here = target.device.type == "cpu" or not input.shape[options.dim]
-        classes_here = classes_here and not target.is_floating_point()
-        classes_here = classes_here and (plain or readable(target))
-        known = options, planned, classes_here
+        on_host = reads_classes_on_host(target, input.shape[options.dim], plain)
         if key is not None:
-            known = checked.keep(key, known)
-    options, planned, classes_here = known
-    if classes_here:
+            plan = LossPlan(input, target, weight, options, wanted, in_place, on_host)
+            plan = plans.keep(key, plan)
+    else:
+        options, on_host = plan.options, plan.reads_classes
+    if on_host:
         arguments.check_classes(target, input.shape[options.dim], ignore_index)
-    if planned is not None:
+    if plan is not None and plan.targets:
         if wanted:
-            loss, lse = _differentiable_plan(input, (planned, target, weight, return_lse))
+            loss, lse = _differentiable_plan(input, (plan, target, weight, return_lse))
         else:
-            losses, *lses = planned(input, target, weight, return_lse)
+            losses, *lses = plan(input, target, weight, return_lse)
             loss, lse = reduced(losses, options), lses[0] if return_lse else losses
     else:
         others = target.is_floating_point() and any(
@@ -208,13 +189,31 @@ def cross_entropy(
     return (loss, lse.detach()) if return_lse else loss
 
 
+def reads_classes_on_host(target: Tensor, n_classes: int, plain: bool) -> bool:
+    """Return whether targets are checked by reading them: classes in CPU memory. Without classes in
+    the logits every target is wrong, and PyTorch would read beside them."""
+    if target.is_floating_point() or not (target.device.type == "cpu" or not n_classes):
+        return False
+    return plain or readable(target)
+
+
 def losses_of_part(
-    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions, in_place: bool
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    in_place: bool,
+    scalars: RowScalars | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (loss, log-sum-exps) of rows of a matrix and a class for each, for a plain call that
-    has been checked. The options say which part of the rows is here."""
+    """Return (loss, log-sum-exps) of rows of a matrix, for a call that has been checked. The
+    options say which part of the rows is here. Without scalars, the call is plain and has a class
+    for each row."""
     wanted = x.requires_grad and torch.is_grad_enabled()
     in_place = in_place and modes.may_be_overwritten(x, x)
+    if scalars is not None:
+        plain = not torch.compiler.is_compiling()
+        losses, lse = differentiable_losses(x, scalars, options, plain, in_place)
+        return reduced(losses, options), lse
     tensors = (x, target) if weight is None else (x, target, weight)
     key = key_of((losses_of_part, options, wanted, in_place), tensors)
     plan = plans.get(key)
@@ -344,7 +343,8 @@ def run_losses(
     See `run_rows` for `plain` and `in_place`."""
     target, r, z, b, c, q = scalars
     numbers: tuple[Any, ...]
-    at_target = picked(x, target, options.dim)
+    part = options.part
+    at_target = picked(x, target, options.dim) if part is None else part.picked(x, target)
     with_gradient = int(gradient)  # torch.compile of PyTorch 2.11 takes no bool as an index
     if q is not None:
         op, numbers = OF_DISTRIBUTION[with_gradient], (target, at_target, b, c, z)
@@ -353,8 +353,12 @@ def run_losses(
     else:
         op, numbers = SMOOTHED[with_gradient], (target, at_target, r, z, b, c)
     modifiers, after = None, {}
+    if part is not None:
+        after["part"] = part
     if options.scale != 1.0 or options.softcap is not None or q is not None:
-        modifiers, after = Modifiers(options.scale, options.softcap), {"after": gradient}
+        if part is None or plain:
+            modifiers = Modifiers(options.scale, options.softcap)
+            after["after"] = gradient
     dtype = x.dtype if gradient else composite.accumulator(x.dtype)
     given = (op, (x,) if q is None else (x, q), numbers, options.dim, dtype)
     return operators.run_rows(plain, *given, modifiers, options.invariant, in_place, **after)

@@ -8,17 +8,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from . import functional, losses
-from .arguments import check_implementation
 
 
 class _AlongDim(Module):
-    def __init__(
-        self, dim: int = -1, *, implementation: str | None = None, batch_invariant: bool = False
-    ) -> None:
+    def __init__(self, dim: int = -1, *, batch_invariant: bool = False) -> None:
         super().__init__()
-        check_implementation(implementation)
         self.dim = dim
-        self.extras = {"implementation": implementation, "batch_invariant": batch_invariant}
+        self.extras = {"batch_invariant": batch_invariant}
 
     def extra_repr(self) -> str:
         given = [f", {name}={value!r}" for name, value in self.extras.items() if value]

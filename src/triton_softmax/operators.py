@@ -11,24 +11,22 @@ small `torch.autograd.Function` if they need a gradient.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.compiler import is_dynamo_compiling
 
 from . import composite, inductor
-from .arguments import Modifiers, check_arguments, check_dense, check_dim
+from .arguments import Modifiers, Part, check_arguments, check_dense, check_dim
 from .composite import accumulator
 from .modes import direct, is_batched, is_plain_eager, transformed
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .plan import losses as plan_losses
 from .plan import plan_of, run_one
-from .plan.modified import run_modified
-from .plan.tokens import gradient_of_tokens, run_tokens
+from .plan.modified import plan_of_part, run_modified
+from .plan.tokens import gradient_of_tokens, plan_of_tokens, run_tokens
 
 # --- the table
 
@@ -117,7 +115,7 @@ def _nothing(x: Tensor) -> Tensor:
 
 # --- softmax, log-softmax and log-sum-exp, forward and backward
 
-_DEFAULTS = (None, None, False)
+_DEFAULTS = (None, False)
 
 
 class Normalization(Operator):
@@ -133,7 +131,7 @@ class Normalization(Operator):
         given = "Tensor grad_output, Tensor saved, int dim, ScalarType? input_dtype=None"
         if vjp is not None:
             given = "Tensor x, int dim, ScalarType? dtype=None"
-        schema = f"{name}({given}, str? implementation=None, bool batch_invariant=False) -> Tensor"
+        schema = f"{name}({given}, bool batch_invariant=False) -> Tensor"
         super().__init__(
             schema, self._kernel, self._shape, self.composite, self._with_first_derivative
         )
@@ -144,8 +142,8 @@ class Normalization(Operator):
                 _library.impl(self.overload, _autocast(self, device), key)
 
     def inputs_and_options(self, args: tuple[Any, ...]) -> tuple[tuple[Tensor, ...], tuple]:
-        """Return the operation's inputs and (dim, dtype, implementation, batch_invariant); PyTorch
-        omits trailing defaults, which this restores."""
+        """Return the operation's inputs and (dim, dtype, batch_invariant); PyTorch omits trailing
+        defaults, which this restores."""
         n_tensors = 2 if self.vjp is None else 1
         given = args[n_tensors:]
         return args[:n_tensors][::-1], given + _DEFAULTS[len(given) - 1 :]
@@ -156,16 +154,16 @@ class Normalization(Operator):
 
     def _shape(self, *args):
         inductor.enter(_NORMALIZATIONS)
-        (x, *_), (dim, dtype, implementation, _) = self.inputs_and_options(args)
-        dim = check_arguments(x, dim, dtype, implementation)
+        (x, *_), (dim, dtype, _) = self.inputs_and_options(args)
+        dim = check_arguments(x, dim, dtype)
         if self.operation.reduces:
             return _like_rows(x, dim, dtype or x.dtype)
         return torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
     def composite(self, *args):
         """Compute the operation with PyTorch's operators."""
-        (x, *more), (dim, dtype, implementation, _) = self.inputs_and_options(args)
-        dim = check_arguments(x, dim, dtype, implementation)
+        (x, *more), (dim, dtype, _) = self.inputs_and_options(args)
+        dim = check_arguments(x, dim, dtype)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
 
     def _with_first_derivative(self, *args):
@@ -217,14 +215,14 @@ class FirstDerivative(Function):
 
     @staticmethod
     def forward(ctx, x, arguments):
-        op, plain, dim, dtype, kernel, invariant = arguments
+        op, plain, dim, dtype, invariant = arguments
         if plain:
-            y = run_one(x, (op.operation, dim, dtype, kernel, invariant))
+            y = run_one(x, (op.operation, dim, dtype, invariant))
         else:
             with torch._C._AutoDispatchBelowAutograd():
-                y = op.overload(x, dim, dtype, kernel, invariant)
+                y = op.overload(x, dim, dtype, invariant)
         ctx.save_for_backward(x if op is logsumexp else y)
-        ctx.arguments = op.vjp, dim, x.dtype, kernel, invariant
+        ctx.arguments = op.vjp, dim, x.dtype, invariant
         ctx.set_materialize_grads(False)
         return y
 
@@ -233,12 +231,12 @@ class FirstDerivative(Function):
         if dy is None:
             return None, None
         (saved,) = ctx.saved_tensors
-        vjp, dim, dtype, kernel, invariant = ctx.arguments
+        vjp, dim, dtype, invariant = ctx.arguments
         if torch.is_grad_enabled() or not is_plain_eager(dy, saved):
             # A second derivative, a batched gradient, ...
-            return vjp.overload(dy, saved, dim, dtype, kernel, invariant), None
+            return vjp.overload(dy, saved, dim, dtype, invariant), None
         inputs = saved, dy
-        return plan_of(vjp.operation, inputs, dim, dtype, kernel, invariant)(saved, dy), None
+        return plan_of(vjp.operation, inputs, dim, dtype, invariant)(saved, dy), None
 
 
 differentiable = direct(FirstDerivative)
@@ -272,8 +270,8 @@ def _modifiers(scale, factor, *others) -> Modifiers:
     return Modifiers(factor if scale is None else scale, *others)
 
 
-def taken_apart(modifiers: Modifiers) -> tuple[Any, ...]:
-    """Return modifiers as the arguments of an operator."""
+def as_schema_arguments(modifiers: Modifiers) -> tuple[Any, ...]:
+    """Return modifiers as an operator's schema has them."""
     scale, *others = modifiers
     return (scale, 1.0, *others) if isinstance(scale, Tensor) else (None, scale, *others)
 
@@ -307,39 +305,53 @@ def _modified_out_kernel(x, *args):
         out.copy_(y)
 
 
+class Saved(NamedTuple):
+    """What the gradient of a call with score modifiers needs besides tensors."""
+
+    modifiers: Modifiers
+    """Without its tensors."""
+    log: bool
+    dim: int
+    dtype: torch.dtype
+    invariant: bool
+    part: Part | None
+    like_bias: tuple[torch.Size, torch.dtype] | None
+    """The shape and dtype of the gradients at bias and sink; None if they get none."""
+    like_sink: tuple[torch.Size, torch.dtype] | None
+
+
 class ModifiedDerivative(Function):
     """Softmax and log-softmax with score modifiers and a first derivative by kernels.
 
     The modifiers that may get a gradient are inputs; `arguments` packs all of them, whether the
-    call is plain, and the options into one object.
+    call is plain, the options, and what checks it into one object.
     """
 
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
-        plain, modifiers, log, dim, dtype, invariant, part = arguments
+        plain, modifiers, log, dim, dtype, invariant, part, check = arguments
         share = None
-        if not plain:
-            given = taken_apart(modifiers)
-            with torch._C._AutoDispatchBelowAutograd():
-                y, share = modified_softmax.overload(x, *given, log, dim, dtype, invariant)
-        else:
-            given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
+        if plain:
             y, *more = run_modified(
-                *given, of_sink=sink is not None, invariant=invariant, part=part
-            )
+                _FORWARD[log], (x,), (), modifiers, dim, dtype, of_sink=sink is not None,
+                invariant=invariant, part=part, check=check,
+            )  # fmt: skip
             share = more[0] if more else None
+        else:
+            options = *as_schema_arguments(modifiers), log, dim, dtype, invariant
+            with torch._C._AutoDispatchBelowAutograd():
+                y, share = modified_softmax.overload(x, *options)
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
         with_x = of_scale or modifiers.softcap is not None
-        kept = scale, modifiers.where, share if of_sink else None
-        ctx.save_for_backward(y, x if with_x else None, *kept)
-        ctx.options = factor, modifiers.softcap, modifiers.causal, modifiers.safe
-        ctx.rest = log, dim, x.dtype, invariant, part
-        ctx.wanted = (
-            of_scale,
+        of_rows = scale, modifiers.where, share if of_sink else None
+        ctx.save_for_backward(y, x if with_x else None, *of_rows)
+        ctx.saved = Saved(
+            Modifiers(factor, modifiers.softcap, causal=modifiers.causal, safe=modifiers.safe),
+            log, dim, x.dtype, invariant, part,
             (bias.shape, bias.dtype) if of_bias else None,
             (sink.shape, sink.dtype) if of_sink else None,
-        )
+        )  # fmt: skip
         if share is not None:
             ctx.mark_non_differentiable(share)
         ctx.set_materialize_grads(False)
@@ -349,43 +361,42 @@ class ModifiedDerivative(Function):
     def backward(ctx, dy, _):
         if dy is None:
             return (None,) * 5
-        y, x, scale, where, share = saved = ctx.saved_tensors
-        factor, softcap, causal, safe = ctx.options
-        log, dim, dtype, invariant, part = ctx.rest
-        of_scale, of_bias, of_sink = ctx.wanted
-        given = factor if scale is None else scale, softcap, None, where, causal, None, safe
-        modifiers = Modifiers(*given)
+        y, x, scale, where, share = tensors = ctx.saved_tensors
+        modifiers, log, dim, dtype, invariant, part, like_bias, like_sink = ctx.saved
+        of_scale = ctx.needs_input_grad[1]
+        scaled = scale is not None or modifiers.scale != 1.0 or modifiers.softcap is not None
+        modifiers = modifiers._replace(where=where)
+        if scale is not None:
+            modifiers = modifiers._replace(scale=scale)
         dscale: Any = None
-        total: Any = None
+        row_sum: Any = None
         dsink = None
-        plain = is_plain_eager(dy, *[t for t in saved if t is not None])
+        plain = is_plain_eager(dy, *[t for t in tensors if t is not None])
         again = torch.is_grad_enabled()
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has.
-            dx, dz, dscale, total = composite.modified_softmax_backward(
+            dx, dz, dscale, row_sum = composite.modified_softmax_backward(
                 log, dy, y, x, dim, modifiers
             )
-            if of_sink:
+            if like_sink:
                 p = composite.upcast(y)
                 share = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
         else:
-            further = scale is not None or factor != 1.0 or softcap is not None
-            further = of_bias is not None and (further or y.dtype != dtype)
-            on_ranks = {} if part is None else {"part": part}
+            both = like_bias is not None and (scaled or y.dtype != dtype)
             dx, *more = run_rows(
                 plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
-                **on_ranks, before=False, after=True, x=x, of_modified=y.dtype if further else None,
-                of_scale=of_scale, of_sink=of_sink is not None,
+                part=part, before=False, after=True, x=x, of_modified=y.dtype if both else None,
+                of_scale=of_scale, of_sink=like_sink is not None,
             )  # fmt: skip
-            dz = more.pop(0) if further else dx
+            dz = more.pop(0) if both else dx
             dscale = more.pop(0) if of_scale else None
-            if of_sink:
-                total, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
+            if like_sink:
+                row_sum, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
         if of_scale and scale is not None:
             dscale = dscale.sum_to_size(scale.shape).to(scale.dtype)
-        if of_sink:  # eq: modifiers-sink-gradient
-            dsink = (-share * total).sum_to_size(of_sink[0]).to(of_sink[1])
-        dbias = dz.sum_to_size(of_bias[0]).to(of_bias[1]) if of_bias else None
+        if like_sink:  # eq: modifiers-sink-gradient
+            dsink = (-share * row_sum).sum_to_size(like_sink[0]).to(like_sink[1])
+        dbias = dz.sum_to_size(like_bias[0]).to(like_bias[1]) if like_bias else None
         dx = dx if dx.dtype == dtype else dx.to(dtype)
         return dx, dscale if of_scale else None, dbias, dsink, None
 
@@ -396,7 +407,7 @@ differentiable_modified = direct(ModifiedDerivative)
 def _modified_with_first_derivative(x, *args):
     modifiers = _modifiers(*args[:_N])
     inputs = (x, modifiers.scale, modifiers.bias, modifiers.sink)
-    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None))
+    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None, None))
 
 
 def _modified_composite(x, *args):
@@ -435,14 +446,26 @@ def run_rows(
     modifiers: Modifiers | None = None,
     invariant: bool = False,
     in_place: bool = False,
+    part: Part | None = None,
     **further: Any,
 ) -> tuple[Tensor, ...]:
     """Run an operation outside autograd: directly in a plain call, in any other by an operator that
     PyTorch does not look into. The arguments and results are those of `run_modified`. Without
     modifiers the kernel of the layout runs instead; in place, the elements of the result are
-    written over the first input."""
+    written over the first input. Of parts of rows, calls that are not plain have no modifiers."""
+    if part is not None:
+        plain = not torch.compiler.is_compiling()
+    if part is not None and not plain:
+        lines = lines_of(op, elements, numbers, dtype, part)
+        found = from_lines(op, elements, numbers, dtype, part, lines)
+        return (elements[0].copy_(found[0]), *found[1:]) if in_place else found
     if not plain:
-        options = (dim, dtype, modifiers is not None, *taken_apart(modifiers or Modifiers()))
+        options = (
+            dim,
+            dtype,
+            modifiers is not None,
+            *as_schema_arguments(modifiers or Modifiers()),
+        )
         if in_place:
             x, *rest = elements
             more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
@@ -451,10 +474,13 @@ def run_rows(
     out = elements[0] if in_place else None
     if modifiers is None:
         inputs = (*elements, *numbers)
-        results = plan_of(op, inputs, dim, dtype, None, invariant)(*inputs, out=out)
+        if part is None:
+            results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
+        else:
+            results = plan_of_part(op, inputs, dtype, part, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
     given = (op, elements, numbers, modifiers, dim, dtype)
-    return run_modified(*given, invariant=invariant, out=out, **further)
+    return run_modified(*given, invariant=invariant, part=part, out=out, **further)
 
 
 def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=False, **further):
@@ -501,30 +527,6 @@ rows_in_place = Operator(
 PyTorch cannot trace an operator that writes and returns a list."""
 
 
-def finish(
-    op: Operation,
-    inputs: tuple[Tensor, ...],
-    numbers: tuple[Tensor, ...],
-    dtype: torch.dtype,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
-    operator if the call is not plain."""
-    if not is_plain_eager(*inputs, *numbers):
-        result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
-        return result if out is None or is_dynamo_compiling() else out.copy_(result)
-    return plan_losses.finish(op, inputs, numbers, dtype, out)
-
-
-finish_rows = Operator(
-    "finish_rows(Tensor[] inputs, Tensor[] numbers, str operation, ScalarType dtype) -> Tensor",
-    lambda inputs, numbers, name, dtype: plan_losses.finish(
-        NAMED[name], tuple(inputs), tuple(numbers), dtype
-    ),
-    lambda inputs, numbers, name, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
-)
-
-
 _TOKENS = (
     "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor, float before, "
     "float? softcap"
@@ -556,4 +558,101 @@ token_gradient = Operator(
             *[_like_rows(x, x.dim() - 1)] * args[-1],
         ],
     ),
+)
+
+
+# --- rows of which ranks have parts: between two operators a message passes
+
+
+def _in_ranks(ranks: int) -> Part:
+    """Return what kernels have to know of a part whose ranks do not know how long others are."""
+    return Part(0, 0, 0, ranks, None, None)
+
+
+def lines_of(op, elements, numbers, dtype, part: Part) -> Tensor:
+    """Return the messages of all ranks, of which this one sends the words of its part."""
+    if torch.compiler.is_compiling():
+        given = list(elements), list(numbers), op.name, dtype, part.ranks
+        message = published_rows.overload(*given)
+    else:
+        inputs = (*elements, *numbers)
+        message = plan_of_part(op, inputs, dtype, part, False).publish(*inputs)  # pyright: ignore
+    lines, work = part.exchange(message, part.group)
+    if work is not None:
+        work.wait()
+    return lines
+
+
+def from_lines(op, elements, numbers, dtype, part: Part, lines: Tensor) -> tuple[Tensor, ...]:
+    """Return the results of an operation on parts of rows, from the messages of all ranks."""
+    if torch.compiler.is_compiling():
+        found = written_rows.overload(list(elements), list(numbers), lines, op.name, dtype)
+        return tuple(found)
+    inputs = (*elements, *numbers)
+    found = plan_of_part(op, inputs, dtype, part, False).write(lines, *inputs)  # pyright: ignore
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _published_rows(elements, numbers, name, dtype, ranks):
+    inputs = (*elements, *numbers)
+    return plan_of_part(NAMED[name], inputs, dtype, _in_ranks(ranks), False).publish(*inputs)
+
+
+def _written_rows(elements, numbers, lines, name, dtype):
+    inputs = (*elements, *numbers)
+    plan = plan_of_part(NAMED[name], inputs, dtype, _in_ranks(len(lines)), False)
+    found = plan.write(lines, *inputs)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _line_of_rows(elements, numbers, name, dtype, ranks):
+    x, op = elements[0], NAMED[name]
+    of_row = 1 + op.sums + (op.numbers > 1)
+    return x.new_empty(of_row * x.shape[0], dtype=accumulator(dtype))
+
+
+published_rows = Operator(
+    "published_rows(Tensor[] elements, Tensor[] numbers, str operation, ScalarType dtype, "
+    "int ranks) -> Tensor",
+    _published_rows,
+    _line_of_rows,
+)
+written_rows = Operator(
+    "written_rows(Tensor[] elements, Tensor[] numbers, Tensor lines, str operation, "
+    "ScalarType dtype) -> Tensor[]",
+    _written_rows,
+    lambda elements, numbers, lines, name, dtype: _rows_shape(elements, numbers, name, 1, dtype),
+)
+
+
+def _tokens_of_part(ranks, known, x, scale, token, mask, factor, *options):
+    part, given = _in_ranks(ranks), (token, mask, scale)
+    return plan_of_tokens(x, given, *options, False, part, known.numel())
+
+
+def _published_tokens(known, ranks, *args):
+    plan, tensors = _tokens_of_part(ranks, known, *args)
+    return plan.publish(*tensors, number=args[4], known=known)
+
+
+def _written_tokens(known, lines, *args):
+    plan, tensors = _tokens_of_part(len(lines), known, *args)
+    return plan.write(lines, *tensors, number=args[4], known=known)
+
+
+def _line_of_tokens(known, ranks, x, *_):
+    n_rows = x.shape[:-1].numel()
+    return x.new_empty(3 * n_rows + known.numel(), dtype=accumulator(x.dtype))
+
+
+published_tokens = Operator(
+    f"published_tokens(Tensor known, int ranks, {_TOKENS}, bool entropy) -> Tensor",
+    _published_tokens,
+    _line_of_tokens,
+)
+written_tokens = Operator(
+    f"written_tokens(Tensor known, Tensor lines, {_TOKENS}, bool entropy) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _written_tokens,
+    lambda known, lines, x, *_: (*_token_rows_shape(x, None, x), torch.empty_like(known)),
 )

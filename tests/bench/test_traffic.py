@@ -16,6 +16,7 @@ from triton_softmax import plan
 from triton_softmax.config import Choice
 from triton_softmax.config.constants import TILE_KERNELS, SplitRows, SplitStrided, TwoPass
 from triton_softmax.operations import OPERATIONS
+from triton_softmax.plan import KERNELS
 
 SHAPES = [(1, 1), (3, 50), (6, 300)]
 # Rungs whose launchers take a plain contiguous matrix of any size.
@@ -170,12 +171,12 @@ def test_every_kernel_is_counted():
 
 
 def test_the_tables_name_every_rung():
-    named = (*RUNGS, *triton_softmax.IMPLEMENTATIONS)
+    named = (*RUNGS, *KERNELS)
     assert tuple(traffic.FORWARD) == tuple(traffic.BACKWARD) == named
 
 
 def test_the_table_in_the_package_docstring():
-    for name in triton_softmax.IMPLEMENTATIONS:
+    for name in KERNELS:
         assert stated(name) == (traffic.FORWARD[name].formula, traffic.BACKWARD[name].formula)
 
 

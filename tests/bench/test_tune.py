@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from softmax_bench import __main__, providers, report, runner, tune, tuned
+from softmax_bench import __main__, measure, recording, report, slow, tune, tuned
 from softmax_bench.inputs import Inputs
 from softmax_bench.random_shapes import draw
 from softmax_bench.schema import DataError, write
@@ -89,7 +89,7 @@ def test_the_tables_reach_what_they_reached():
         shares = [share for share in found if share]
         least = 0.974 if run["unseen"] else 0.970 if run["seed"] == tuned.LISTED else 0.986
         assert report.geometric_mean(shares) >= least
-        assert len(shares) >= 0.87 * len(found)
+        assert len(shares) >= 0.86 * len(found)
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
@@ -100,45 +100,148 @@ def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
     (run,) = tuned.read(out)
     (line,) = run["cells"]
     assert len(line["timed"]) >= 2 and all(first and second for _, first, second in line["timed"])
-    assert __main__.main(arguments) == 0, "goes on with the rows, in which nothing is missing"
-    assert "\n0 of 1 cases" in capsys.readouterr().out and tuned.read(out) == [run]
+    assert f"1/1] {tune.named(shape).id}: " in capsys.readouterr().out
+    assert __main__.main(arguments) == 0, "goes on with the file, in which nothing is missing"
+    assert "1/1]" not in capsys.readouterr().out and tuned.read(out) == [run]
     assert __main__.main(["tune", "--report", str(out)]) == 0
     assert tune.cells_of(run)[0].case.id in capsys.readouterr().out
 
 
-def measured(case, problem, choices, us) -> list[dict]:
-    """The rows of a case whose choices take so long, in both rounds, or give a wrong answer."""
-    tried = tune.with_choices(case, problem.device, 3)
-    assert len(tried.providers) == 1 + 2 * len(choices)
-    times = [5.0, *map(us.get, choices * 2)]
-    return [
-        {**tried.fields, "provider": name, "status": "ok" if time else "wrong", "us": {"p50": time}}
-        for name, time in zip(tried.providers, times, strict=True)
-    ]
+def line_of(case, problem, choices, us) -> dict:
+    """The line of a case whose choices take so long, in both rounds; None of a wrong answer."""
+    line = {name: case.fields[name] for name in tune.FIELDS} | {"copy": 5.0}
+    line["timed"] = [[tune.encoded(each), us[each], us[each]] for each in choices]
+    model = choices.index(problem.possible()[0])
+    return json.loads(json.dumps(line | {"library": 0, "model": model}))
 
 
 ENVIRONMENT = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
 
 
-def test_a_wrong_answer_has_no_time(drawn):
+def test_a_line_says_everything_of_a_cell(drawn):
     case, problem, choices = drawn[0]
     us = dict.fromkeys(choices, 2.0) | {choices[1]: None}
-    (line,) = tune.run_of(measured(case, problem, choices, us), ENVIRONMENT, False)["cells"]
-    cell = tune.cell_of(json.loads(json.dumps(line)), H200)
+    cell = tune.cell_of(line_of(case, problem, choices, us), H200)
     assert (cell.case.id, cell.problem, cell.choices) == (case.id, problem, choices)
-    assert [times for _, *times in line["timed"]][:3] == [[2.0, 2.0], [None, None], [2.0, 2.0]]
     assert cell.reached(choices[1]) is None and cell.reached(choices[0]) == 1.0
 
 
-def test_a_choice_that_is_wrong_is_not_timed():
-    """It is launched, and compared, as any other provider is."""
-    case = min(draw(202), key=lambda case: case.bytes)
-    tensors = Inputs("cpu", seed=0).tensors(case)
-    asked = tune.with_choices(case, Device(), 2)
-    right = tune.prepare(asked, asked.providers[1], tensors)()
-    expected = providers.reference(case, tensors)
-    assert runner.judged(asked, right, expected).get("status", "ok") == "ok"
-    assert runner.judged(asked, right * 1.2, expected)["status"] == "wrong"
+def test_what_is_wrong_or_fails_has_no_times(monkeypatch):
+    """Each choice is launched, and compared with float64, before it is timed."""
+    case = tune.named("softmax/forward/float32/5x130")
+    choices, made = tune.tried(tune.problem_of(case, Device()), 4)[:4], tune.prepare
+    assert len(choices) == 4
+
+    def prepared(case, choice, t):
+        call = made(case, choice, t)
+        return {
+            choices[1]: lambda: call() * 1.2,
+            choices[2]: lambda: 1 / 0,
+        }.get(choice, call)
+
+    monkeypatch.setattr(tune, "prepare", prepared)
+    said: list[str] = []
+    inputs = Inputs("cpu", seed=0)
+    line = tune.measured(case, choices, measure.timer_of("cpu", 1.0), inputs, said.append)
+    assert [all(times) for _, *times in line["timed"]] == [True, False, False, True]
+    assert "relative error" in said[0] and "ZeroDivisionError" in said[1] and len(said) == 2
+    monkeypatch.setattr(tune, "prepare", lambda *_: lambda: 1 / 0)
+    with pytest.raises(DataError, match="everything failed"):
+        tune.measured(case, choices, lambda call: [1.0], inputs, said.append)
+
+
+def test_only_what_is_near_the_fastest_is_timed_in_turn():
+    """Beside the library's choice, which is timed whatever it takes."""
+    case, inputs = tune.named("softmax/forward/float32/5x130"), Inputs("cpu", seed=0)
+    choices = tune.tried(tune.problem_of(case, Device()), 4)[:4]
+    counts: dict[int, int] = {}
+    speeds = [3.0, 1.0, 2.0, 1.1]
+
+    def timer(call):
+        number = counts.setdefault(id(call), 0)
+        counts[id(call)] += 1
+        at = list(counts).index(id(call))
+        return [speeds[at] if at < 4 else 0.5 + number]
+
+    line = tune.measured(case, choices, timer, inputs)
+    rounds = [count - 1 for count in list(counts.values())[:4]]
+    assert rounds == [2 * report.TURNS, 2 * report.TURNS, 0, 2 * report.TURNS]
+    assert [times for _, *times in line["timed"]] == [[each] * 2 for each in speeds]
+
+
+# --- the kinds that are known to be slow
+
+
+@pytest.mark.parametrize("kind", slow.KINDS)
+def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
+    search, check, lines = slow.KINDS[kind]
+    assert len(set(lines)) == len(lines)
+    assert search and check and not {*search} & {*check}
+    problems = [tune.problem_of(tune.named(name), H200) for name in search + check]
+    for line in lines:
+        assert any(tune.ways(problem, [line]) for problem in problems), line
+    for problem in problems:
+        for choice in tune.ways(problem, lines):
+            n_cols = problem.facts.n_cols
+            assert room(choice) >= n_cols, choice
+            if choice.kernel == "split_rows":
+                assert choice.how.words >= choice.n_chunks and choice.chunk_cols <= choice.how.block
+                assert (choice.n_chunks - 1) * choice.chunk_cols < n_cols, "an empty chunk"
+
+
+def test_even_chunks_fill_the_last_turn():
+    """Of 8 rows of a million columns, backward: 2.46 turns of work take three."""
+    problem = tune.problem_of(tune.named("softmax/backward/float32/8x1000000"), H200)
+    (plain,) = tune.ways(problem, ["8192 168 4 0 0 0"])
+    (even,) = tune.ways(problem, ["even 8192 168 4 0 0 0"])
+    at_once = H200.resident_programs(168, 4)
+    assert (plain.n_chunks, at_once) == (123, 396)
+    turns = -(-8 * even.n_chunks // at_once)
+    assert turns == 3 and 8 * even.n_chunks > 2.95 * at_once
+    assert even.n_chunks * even.chunk_cols >= 1_000_000 > (even.n_chunks - 1) * even.chunk_cols
+    assert tune.ways(problem, ["8192 168 4 0 0 0", "even 8192 168 4 0 0 0"]) == [plain, even]
+
+
+def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
+    plain, other = (
+        tune.problem_of(tune.named(f"softmax/forward/bfloat16/2048x16384{more}"), H200)
+        for more in ("", "/invariant")
+    )
+    assert not plain.traits.any_order and other.traits.any_order
+    assert plain.library().kernel == "packed_rows" and other.library().kernel == "split_rows"
+
+
+def test_the_kernels_of_a_slow_kind_can_be_compiled_ahead():
+    with recording.process(lines=True) as pool:
+        found = pool.submit(tune_kernels, ["long-edges"]).result()
+    lines = slow.KINDS["long-edges"].ways
+    assert len(lines) <= found < 3 * len(lines)
+
+
+def tune_kernels(kinds: list[str]) -> int:
+    """How many kernels there are to compile, in a process that records launches."""
+    return len(tune.kernels(tune.slow_cases(kinds, H200), "sm_90"))
+
+
+def test_what_was_found_of_a_slow_kind_is_said_of_the_held_out_cells_too():
+    search, check, lines = slow.KINDS["long-edges"]
+    cells = []
+    for name in search + check:
+        case = tune.named(name)
+        problem = tune.problem_of(case, H200)
+        choices = list(dict.fromkeys([problem.library(), *tune.ways(problem, lines)]))
+        us = dict.fromkeys(choices, 10.0) | {choices[0]: 9.0}
+        (best,) = tune.ways(problem, lines[:1])
+        us[best] = 8.0 if name in search else 9.5
+        timed = [[tune.encoded(each), us[each], us[each]] for each in choices]
+        line = {name: case.fields[name] for name in tune.FIELDS}
+        line |= {"copy": 5.0, "timed": timed, "library": 0, "model": None}
+        cells.append(tune.cell_of(json.loads(json.dumps(line)), H200))
+    said = tune.report_of_kinds(cells).splitlines()
+    (first,) = [line for line in said if line.endswith(f"   {lines[0]}")]
+    assert "× 1.125  held out × 0.947" in first
+    before = said[said.index(first) - 1]
+    assert before == f"long-edges: {tune.named(check[-1]).id}: the library {5 / 9:.3f}"
 
 
 # --- the file and the page
@@ -147,15 +250,16 @@ def test_a_choice_that_is_wrong_is_not_timed():
 @pytest.fixture
 def file(drawn, tmp_path):
     """Two runs in which the library takes 1.0 or 1.25 times the best, and the model twice that."""
-    rows = []
+    lines = []
     for number, (case, problem, choices) in enumerate(drawn):
         slow = 1.25 if number % 2 else 1.0
         us = dict.fromkeys(choices, 10.0) | {choices[-1]: 8.0}
         us |= {problem.possible()[0]: slow * 16, choices[0]: slow * 8}
-        rows += measured(case, problem, choices, us)
+        lines.append(line_of(case, problem, choices, us))
     path = tmp_path / tuned.FILE
     path.parent.mkdir(parents=True)
-    runs = [tune.run_of(rows, ENVIRONMENT, unseen) for unseen in (False, True)]
+    head = {"seed": lines[0]["seed"], "environment": ENVIRONMENT, "cells": lines}
+    runs = [{**head, "unseen": unseen} for unseen in (False, True)]
     write(path, {"format": tuned.FORMAT, "runs": runs}, depth=4)
     return path
 

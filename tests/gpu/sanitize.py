@@ -46,28 +46,28 @@ WAYS = [
 seen: set[tuple[str, str]] = set()
 
 
-def run(operation: str, inputs: tuple[torch.Tensor, ...], dim: int, implementation: str | None):
+def run(operation: str, inputs: tuple[torch.Tensor, ...], dim: int, kernel: str | None):
     """The result on the host, in float64; what has run is noted."""
-    if implementation in ladder.RUNGS:
+    if kernel in ladder.RUNGS:
         step = ladder.backward if operation.endswith("_backward") else ladder.softmax
-        result = step(*inputs, dim, rung=implementation, log=operation.startswith("log"))
+        result = step(*inputs, dim, rung=kernel, log=operation.startswith("log"))
         torch.cuda.synchronize()
-        return result.cpu().double(), (implementation,)
-    call = probe.plan_of(operation, inputs, dim, None, implementation)
+        return result.cpu().double(), (kernel,)
+    call = probe.plan_of(operation, inputs, dim, None, kernel)
     result = call(*inputs)
     torch.cuda.synchronize()
     seen.update((kernel, operation) for kernel in call.kernels)
     return result.cpu().double(), call.kernels
 
 
-def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: str | None) -> None:
+def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, kernel: str | None) -> None:
     """All operations and the gradient of log-sum-exp, each tensor of its own."""
     host = torch.randn(shape).to(dtype)
     dy = torch.randn(shape).to(dtype)
     x = host.cuda()
     for name, forward in (("softmax", torch.softmax), ("log_softmax", torch.log_softmax)):
         y = forward(host.double(), dim)
-        got, kernels = run(name, (x,), dim, implementation)
+        got, kernels = run(name, (x,), dim, kernel)
         assert (got - y).abs().max() < 1e-1
         assert (got.exp() - y.exp()).abs().max() < 3e-2
         y, d = y.to(dtype).double(), dy.double()
@@ -75,11 +75,11 @@ def check(dtype: torch.dtype, shape: tuple[int, ...], dim: int, implementation: 
             want = y * (d - (y * d).sum(dim, keepdim=True))
         else:
             want = d - y.exp() * d.sum(dim, keepdim=True)
-        got, _ = run(f"{name}_backward", (y.to(dtype).cuda(), dy.cuda()), dim, implementation)
+        got, _ = run(f"{name}_backward", (y.to(dtype).cuda(), dy.cuda()), dim, kernel)
         assert (got - want).abs().max() < 1e-1
     want = torch.logsumexp(host.double(), dim)
     # Log-sum-exp has no rungs.
-    got, _ = run("logsumexp", (x,), dim, implementation if implementation == "split_rows" else None)
+    got, _ = run("logsumexp", (x,), dim, kernel if kernel == "split_rows" else None)
     assert (got - want).abs().max() < 1e-1
     dlse = torch.randn(want.shape).to(dtype)
     got, _ = run("logsumexp_backward", (x, dlse.cuda()), dim, None)
@@ -137,8 +137,8 @@ if __name__ == "__main__":
 
     for dtype in (torch.float32, torch.bfloat16):
         seen.clear()
-        for shape, dim, implementation in CASES:
-            check(dtype, shape, dim, implementation)
+        for shape, dim, kernel in CASES:
+            check(dtype, shape, dim, kernel)
         for way in WAYS:
             plan.chosen = told(way)
             probe.forget()

@@ -27,7 +27,7 @@ from kernel_cases import (
 from triton_softmax import plan as plans
 from triton_softmax.config import splitting
 from triton_softmax.operations import OPERATIONS
-from triton_softmax.plan import launch
+from triton_softmax.plan import KERNELS, launch
 
 pytestmark = pytest.mark.gpu
 
@@ -70,16 +70,14 @@ def _relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     return ((got.double() - want).norm() / want.norm().clamp_min(1e-300)).item()
 
 
-def _check(
-    x: torch.Tensor, dim: int = -1, *, log: bool = False, implementation: str | None = None
-) -> None:
+def _check(x: torch.Tensor, dim: int = -1, *, log: bool = False, kernel: str | None = None) -> None:
     ours, theirs = (
         (triton_softmax.log_softmax, torch.log_softmax)
         if log
         else (triton_softmax.softmax, torch.softmax)
     )
     x = x.detach().requires_grad_(True)
-    y = ours(x, dim, implementation=implementation)
+    y = ours(x, dim) if kernel is None else forward(x.detach(), dim, log=log, kernel=kernel)
     reference_x = x.detach().double().requires_grad_(True)
     reference = theirs(reference_x, dim)
     assert y.dtype == x.dtype and y.is_contiguous()
@@ -88,7 +86,10 @@ def _check(
     )  # float16 has few digits left for the small numbers of a long row
     assert _relative_error(y, want) < _tolerance(x.dtype) * (2 if log else 1)
     dy = torch.randn_like(y)
-    (dx,) = torch.autograd.grad(y, x, dy)
+    if kernel is None:
+        (dx,) = torch.autograd.grad(y, x, dy)
+    else:
+        dx = backward(y, dy, dim, log=log, kernel=kernel)
     # From the rounded y, as the backward pass sees it; the forward error is judged above.
     saved = y.detach().double()
     dy = dy.double()
@@ -122,12 +123,12 @@ def test_very_long_rows(shape, log, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("implementation", triton_softmax.IMPLEMENTATIONS)
-def test_each_implementation(implementation, dtype):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_each_kernel_by_name(kernel, dtype):
     x = torch.randn(37, 3001, device="cuda", dtype=dtype)
-    _check(x, implementation=implementation)
-    geometry = {"strided": "split_strided"}.get(implementation, implementation)  # so many columns
-    assert forward_kernels(x, -1, implementation=implementation) == kernel_name(geometry)
+    _check(x, kernel=kernel)
+    geometry = {"strided": "split_strided"}.get(kernel, kernel)  # so many columns
+    assert forward_kernels(x, -1, kernel=kernel) == kernel_name(geometry)
 
 
 # Every operation on every geometry, on both sides of what a tile or a chunk holds.
@@ -618,7 +619,7 @@ def test_split_rows_launch_survives_a_long_wait():
     x = torch.randn(1, 1 << 24, device="cuda")
     torch.cuda.synchronize()
     begin = time.monotonic()
-    y = triton_softmax.softmax(x, -1, implementation="split_rows")
+    y = forward(x, -1, kernel="split_rows")
     torch.cuda.synchronize()
     assert time.monotonic() - begin < 30
     assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6

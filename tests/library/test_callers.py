@@ -41,9 +41,9 @@ PASSED: dict[str, tuple[Callable, list[tuple]]] = {
         lambda x, dtype: softmax(x, 1, dtype),
         [(None,), (torch.float32,), (torch.float64,)],
     ),
-    "softmax-implementation": (
-        lambda x, name: softmax(x, 1, implementation=name),
-        [(None,), ("aligned_rows",), ("strided",)],
+    "softmax-batch_invariant": (
+        lambda x, invariant: softmax(x, 1, batch_invariant=invariant),
+        [(False,), (True,)],
     ),
     "log_softmax-dim": (lambda x, dim: log_softmax(x, dim), [(d,) for d in DIMS]),
     "log_softmax-integers": (
@@ -90,7 +90,7 @@ class Calls(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.inner = torch.nn.Sequential(Softmax(0), LogSoftmax(-1, implementation="strided"))
+        self.inner = torch.nn.Sequential(Softmax(0), LogSoftmax(-1, batch_invariant=True))
 
     def forward(self, x):
         y = softmax(x, x.dim() - 1) + log_softmax(input=x, axis=0) + self.inner(x)
@@ -235,13 +235,6 @@ def test_infinities_by_torch(compiling):
     logsumexp(x, 1).sum().backward()
     torch.logsumexp(same, 1).sum().backward()
     torch.testing.assert_close(x.grad, same.grad, equal_nan=True)
-
-
-def test_a_kernel_by_name_needs_the_interpreter(compiling):
-    for name in arguments.IMPLEMENTATIONS:
-        message = f"implementation='{name}' runs on the CPU in Triton's interpreter alone"
-        with pytest.raises(RuntimeError, match=message):
-            softmax(torch.ones(2, 2), implementation=name)
 
 
 # --- rows that data decide, under torch.compile ---------------------------------------------------

@@ -18,11 +18,11 @@ from kernel_cases import (
     launched,
     quiet,
 )
-from triton_softmax import IMPLEMENTATIONS, plan
+from triton_softmax import plan
 from triton_softmax.operations import OPERATIONS
-from triton_softmax.plan import launch
+from triton_softmax.plan import KERNELS, launch
 from triton_softmax.plan.launch import WordPool
-from triton_softmax.plan.layout import as_matrix, collapse, lies_on_vectors, outer_and_inner
+from triton_softmax.plan.layout import collapse, lies_on_vectors, on_vectors, outer_and_inner
 
 pytestmark = quiet
 
@@ -70,13 +70,11 @@ def test_the_smaller_stride_is_the_inner_one(groups, pair):
     assert outer_and_inner(groups, 1) == pair
 
 
-def test_where_a_matrix_of_whole_vectors_is_a_copy():
+def test_what_does_not_lie_on_vectors_is_copied():
     x = tensor(4, 8)
     assert lies_on_vectors(x) and not lies_on_vectors(x.T) and not lies_on_vectors(x.view(-1)[1:9])
-    assert as_matrix(x[:, 1:], 1).data_ptr() == x[:, 1:].data_ptr()
-    for view, dim in ((x, 0), (x[:, ::2], 1)):
-        matrix = as_matrix(view, dim)
-        assert matrix.stride(1) == 1 and torch.equal(matrix, view.movedim(dim, 1))
+    assert on_vectors(x).data_ptr() == x.data_ptr() != on_vectors(x.T).data_ptr()
+    assert torch.equal(on_vectors(x[:, 1:]), x[:, 1:])
 
 
 def apart(dtype=torch.float32):
@@ -121,9 +119,9 @@ CALLS = {
 OPERATION = pytest.mark.parametrize("operation", ["softmax", "log_softmax", "logsumexp"])
 
 
-def check(operation, x, dim, ran, *, out_dtype=None, implementation=None):
+def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     """Forward and backward of x along dim are right, and the named kernel computed the result."""
-    ways = {"dtype": out_dtype, "implementation": implementation}
+    ways = {"dtype": out_dtype, "kernel": kernel}
     y = probe.run(operation, (x,), dim, *ways.values())
     kernels = launched(probe.plan_of(operation, (x,), dim, *ways.values()))
     assert set(kernels) == set(kernel_name(ran))
@@ -135,10 +133,10 @@ def check(operation, x, dim, ran, *, out_dtype=None, implementation=None):
         wanted = expected(operation, (x.to(y.dtype),), dim)
         inputs = [torch.empty_like(x, dtype=y.dtype).copy_(each) for each in (wanted, dy)]
     back = f"{operation}_backward"
-    dx = probe.run(back, tuple(inputs), dim, x.dtype, implementation)
+    dx = probe.run(back, tuple(inputs), dim, x.dtype, kernel)
     assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
-    if implementation:
-        kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, implementation))
+    if kernel:
+        kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, kernel))
         assert set(kernels) == set(kernel_name(ran))
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
     atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
@@ -177,7 +175,7 @@ def test_gradients_laid_out_unlike_the_result(call, log):
 
 
 @pytest.mark.parametrize(
-    "implementation", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str
+    "kernel", [None, "split_rows", "packed_rows", "aligned_rows", "strided"], ids=str
 )
 @pytest.mark.parametrize(
     "in_dtype, out_dtype, operation",
@@ -188,15 +186,15 @@ def test_gradients_laid_out_unlike_the_result(call, log):
     ],
     ids=str,
 )
-def test_out_dtype(in_dtype, out_dtype, operation, implementation):
+def test_out_dtype(in_dtype, out_dtype, operation, kernel):
     """As when half-precision logits are summed in float32: rows of both widths in one kernel."""
-    x, ways = tensor(1, 1030, dtype=in_dtype), {"implementation": implementation}
-    if implementation == "split_rows" and out_dtype == torch.float64:
+    x, ways = tensor(1, 1030, dtype=in_dtype), {"kernel": kernel}
+    if kernel == "split_rows" and out_dtype == torch.float64:
         with pytest.raises(ValueError, match="does not take float64"):
             check(operation, x, 1, "split_rows", out_dtype=out_dtype, **ways)
         return
-    ran = implementation or "packed_rows"  # a single row of this length has no edges
-    if implementation == "strided" and out_dtype == torch.float64:
+    ran = kernel or "packed_rows"  # a single row of this length has no edges
+    if kernel == "strided" and out_dtype == torch.float64:
         ran = "two_pass"
     check(operation, x, 1, ran, out_dtype=out_dtype, **ways)
 
@@ -213,13 +211,20 @@ def test_a_choice_knows_the_narrowest_and_the_widest_element(monkeypatch):
     assert asked == [(2, 4), (2, 4)]
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_every_implementation_by_name(implementation):
-    """Along any dimension; what a kernel cannot take as it lies is copied."""
-    for dim in (0, 2):
-        check("softmax", tensor(2, 1, 5), dim, implementation, implementation=implementation)
-    for operation, x, dim in (("softmax", tensor(2, 33, 2), 1), ("log_softmax", apart(), 3)):
-        check(operation, x, dim, implementation, implementation=implementation)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_by_name(kernel):
+    """What a kernel cannot take as it lies is copied; columns only one takes."""
+    check("softmax", tensor(2, 1, 5), 2, kernel, kernel=kernel)
+    check("log_softmax", apart(), 3, kernel, kernel=kernel)
+    assert probe.run("softmax", (tensor(),), 0, None, kernel) == 1
+    if kernel == "strided":
+        check("softmax", tensor(2, 33, 2), 1, kernel, kernel=kernel)
+    else:
+        for x in (tensor(2, 33, 2), tensor(2, 66)[:, ::2]):
+            with pytest.raises(ValueError, match=f"{kernel} does not support dim=0 of shape"):
+                forward(x, 0, kernel=kernel)
+    with pytest.raises(ValueError, match="unknown kernel 'fastest'; expected None or"):
+        forward(tensor(2, 3), 1, kernel="fastest")
 
 
 def test_plans_are_made_once(monkeypatch):
@@ -236,7 +241,7 @@ def test_plans_are_made_once(monkeypatch):
         lambda: forward(x, 0),
         lambda: forward(x, 1, log=True),
         lambda: forward(x, 1, out_dtype=torch.float16),
-        lambda: forward(x, 1, implementation="aligned_rows"),
+        lambda: forward(x, 1, kernel="aligned_rows"),
         lambda: forward(x.half(), 1),
         lambda: forward(x[:3], 1),
         lambda: forward(tensor(4, 36)[:, :32], 1),
@@ -261,7 +266,7 @@ def test_plans_do_not_grow_without_end(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "implementation, make, message",
+    "kernel, make, message",
     [
         ("packed_rows", lambda: tensor(1, 65537), "packed_rows holds .* 65,536 .*, not 65,537"),
         ("aligned_rows", lambda: tensor(1, 65537), "aligned_rows holds .* 65,536 .*, not 65,537"),
@@ -270,12 +275,12 @@ def test_plans_do_not_grow_without_end(monkeypatch):
         ("split_rows", lambda: tensor(4, 32, dtype=torch.float64), "does not take float64"),
     ],
 )
-def test_what_an_implementation_refuses(implementation, make, message):
+def test_what_a_kernel_refuses(kernel, make, message):
     x = make()
     with pytest.raises(ValueError, match=message):
-        forward(x, 1, implementation=implementation)
+        forward(x, 1, kernel=kernel)
     with pytest.raises(ValueError, match=message):
-        backward(x, x, 1, implementation=implementation)
+        backward(x, x, 1, kernel=kernel)
 
 
 @OPERATION

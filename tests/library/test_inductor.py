@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernel_cases import DEVICE, PAIRS, drawn, quiet
+from kernel_cases import PAIRS, drawn, quiet
 from triton_softmax import arguments, inductor, operators, softmax
 
 pytestmark = quiet
@@ -90,19 +90,13 @@ def test_a_row_that_inductor_reads_as_fast_becomes_pytorchs_operators(
     assert fused != any("triton_softmax" in each for each in found[0])
 
 
-def test_what_names_a_kernel_or_is_batch_invariant_is_not_taken_apart(graphs):
+def test_what_is_batch_invariant_is_not_decomposed(graphs):
     backend, found = graphs
     x = numbers(2, 5).detach()
-    for options in ({"implementation": "packed_rows"}, {"batch_invariant": True}):
-        compiled = torch.compile(
-            lambda x, options=options: softmax(x, 1, **options), backend=backend, fullgraph=True
-        )
-        if "implementation" in options and DEVICE == "cpu":  # what runs it is not there
-            with pytest.raises(RuntimeError, match="in Triton's interpreter alone"):
-                compiled(x)
-        else:
-            torch.testing.assert_close(compiled(x), softmax(x, 1))
-        assert "triton_softmax._softmax.default" in found.pop()
+    invariant = lambda x: softmax(x, 1, batch_invariant=True)  # noqa: E731
+    compiled = torch.compile(invariant, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(x), softmax(x, 1))
+    assert "triton_softmax._softmax.default" in found.pop()
 
 
 def test_a_length_that_changes(graphs):

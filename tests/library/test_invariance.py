@@ -90,7 +90,7 @@ def planned(monkeypatch, operation: str, inputs: tuple[torch.Tensor, ...], choic
     """The results of a batch-invariant call, by one choice."""
     with monkeypatch.context() as patch:
         patch.setattr(plan, "chosen", lambda *_: choice)
-        return plan.make_plan(OPERATIONS[operation], inputs, 1, None, None, True)(*inputs)
+        return plan.make_plan(OPERATIONS[operation], inputs, 1, None, True)(*inputs)
 
 
 BORDERS = [1, 2, 7, 8, 9, 24, 63, 64, 65, 127, 128, 129, 1000, 1003, 2047, 2048, 2050]
@@ -295,10 +295,6 @@ def test_the_context_and_the_modules():
     assert torch.equal(Softmax(batch_invariant=True)(x), want[0])
     assert torch.equal(batch_invariant()(LogSoftmax())(x), want[1])
     assert "batch_invariant=True" in repr(Softmax(batch_invariant=True))
-    with pytest.raises(ValueError, match="names a kernel"):
-        softmax(x, implementation="packed_rows", batch_invariant=True)
-    with pytest.raises(ValueError, match="names a kernel"), batch_invariant():
-        softmax(x, implementation="packed_rows")
 
 
 TARGET = torch.tensor([3, -100, 0, 1002, 500], device=DEVICE)

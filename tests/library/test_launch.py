@@ -103,7 +103,7 @@ def test_a_repeated_launch_hands_over_addresses(driver, n_inputs, n_outs, n_word
     run.run(inputs, *others)
     addresses = [tuple(each.data_ptr() for each in group) for group in (inputs, outs)]
     addresses += [each.data_ptr() for each in others[1:]]
-    run.at(*addresses)
+    run.launch_at(*addresses)
     assert driver.fast == [(5, 1, 1, 103, *head(driver), *addresses, 7, (8, 9), How(4))] * 3
     assert len(driver.first) == 1 and not driver.public
 
@@ -258,12 +258,12 @@ class ByAddress(Launch):
         super().__init__(kernel, grid, in_float32(numbers), *others)
 
     def run(self, inputs, outs, *more) -> None:
-        first = self.at is None
+        first = self.launch_at is None
         super().run(inputs, outs, *map(in_float32, more))
         if first:
             groups = (inputs, outs, more)
             dtypes = [[getattr(each, "dtype", None) for each in group] for group in groups]
-            self.at = lambda *addresses: self.again(dtypes, addresses)
+            self.launch_at = lambda *addresses: self.again(dtypes, addresses)
 
     def again(self, dtypes, addresses) -> None:
         ByAddress.repeated += 1
@@ -350,7 +350,7 @@ KINDS = {
     "packed": (lambda: torch.randn(4, 32), 1, None, None, None),
     "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, None),
     "copy": (strided_tensor, 3, None, None, "copy"),
-    "copy-named": (lambda: torch.randn(2, 33, 2), 1, None, "packed_rows", "matrix"),
+    "copy-named": (strided_tensor, 3, None, "packed_rows", "copy"),
     "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, "convert"),
     "scalar": (lambda: torch.randn(()), 0, None, None, "vector"),
     "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
@@ -361,23 +361,23 @@ CALLS = [*(("softmax", kind) for kind in KINDS), ("logsumexp", "copy")]
 
 @pytest.mark.parametrize("operation, kind", CALLS, ids=map("-".join, CALLS))
 def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
-    make, dim, dtype, implementation, expected = KINDS[kind]
+    make, dim, dtype, kernel, expected = KINDS[kind]
     probe.forget()
     made = []
     keep = plan.plans.keep
     monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
     x = make().to(DEVICE)
-    y = probe.run(operation, (x,), dim, dtype, implementation)
+    y = probe.run(operation, (x,), dim, dtype, kernel)
     inputs = (x, y, y) if operation == "logsumexp" else (y, y)
-    arguments = f"{operation}_backward", inputs, dim, x.dtype, implementation
+    arguments = f"{operation}_backward", inputs, dim, x.dtype, kernel
     probe.run(*arguments)
     assert len(made) == 2
-    probe.run(operation, (x,), dim, dtype, implementation)
+    probe.run(operation, (x,), dim, dtype, kernel)
     probe.run(*arguments)
     assert len(made) == 2 == len(plan.plans)
-    made = probe.plan_of(operation, (x,), dim, dtype, implementation)
+    made = probe.plan_of(operation, (x,), dim, dtype, kernel)
     assert getattr(made, "what", None) == expected
-    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, implementation) is made
+    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, kernel=kernel) is made
 
 
 def test_a_gradient_of_another_shape_or_device_is_refused():

@@ -212,8 +212,6 @@ REFUSED = [
     ({"causal": True, "x": (4,)}, ValueError, "as many queries as keys"),
     ({"causal": True, "x": (3, 4)}, ValueError, "as many queries as keys"),
     ({"scale": 2.0, "dim": 2}, IndexError, "Dimension out of range"),
-    ({"scale": 2.0, "implementation": "strided"}, ValueError, "names a kernel"),
-    ({"group": 3, "implementation": "strided"}, ValueError, "names a kernel for whole rows"),
     ({"group": 3, "scale": 2.0}, TypeError, "group must be a torch.distributed.ProcessGroup"),
     ({"out": torch.empty(4)}, ValueError, "out must have shape"),
     ({"out": torch.empty(4, 4, dtype=torch.float16)}, ValueError, "out must have shape"),

@@ -26,15 +26,12 @@ def test_same_result(ours, theirs, dim):
 @modules
 def test_repr_as_torch(ours, theirs):
     assert repr(ours(dim=1)) == repr(theirs(dim=1))
-    assert (
-        repr(ours(0, implementation="packed_rows"))
-        == f"{ours.__name__}(dim=0, implementation='packed_rows')"
-    )
+    assert repr(ours(0, batch_invariant=True)) == f"{ours.__name__}(dim=0, batch_invariant=True)"
 
 
 @modules
 def test_copies(ours, theirs):
-    module = ours(1, implementation="packed_rows")
+    module = ours(1, batch_invariant=True)
     buffer = io.BytesIO()
     torch.save(module, buffer)
     buffer.seek(0)
@@ -48,14 +45,14 @@ def test_copies(ours, theirs):
 @modules
 def test_no_parameters_and_no_state(ours, theirs):
     module = ours()
-    assert module.dim == -1 and module.extras["implementation"] is None
+    assert module.dim == -1 and module.extras == {"batch_invariant": False}
     assert not list(module.parameters()) and not module.state_dict()
     assert module.eval().half() is module
 
 
 @modules
 def test_errors(ours, theirs):
-    with pytest.raises(ValueError, match="unknown implementation 'fastest'"):
-        ours(implementation="fastest")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'causal'"):
+        ours(causal=True)
     with pytest.raises(IndexError, match="Dimension out of range"):
         ours(2)(torch.zeros(2, 3))

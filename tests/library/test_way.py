@@ -17,9 +17,10 @@ CEILINGS = {
     "softmax, where=, gradient": (12, 6),
     "token_logprobs": (10, 6),
     "token_logprobs, gradient": (11, 6),
+    "linear_cross_entropy, gradient": (19, 8),
 }
 """The most functions and files of each kind of call: never more than 7 functions for softmax and
-log-sum-exp and 14 for everything else, in 6 files."""
+log-sum-exp and 14 for everything else, in 6 files; 20 in 8 for a layer with its loss."""
 
 
 @pytest.mark.parametrize("name", CEILINGS)

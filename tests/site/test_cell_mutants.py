@@ -1,10 +1,11 @@
 """A cell's verdict sees what is wrong with its kernel: a mutant of one place is refused, unless it
-changes nothing that the cell can show, for a reason that stands here."""
+changes nothing that the cell can show, for a reason in `same_mutants.toml`."""
 
 import ast
 import re
 import signal
 import time
+import tomllib
 
 import pytest
 
@@ -14,80 +15,9 @@ from softmax_playground import cells
 from softmax_playground.small_triton import access, session
 
 NAMES = [name for name in cells.names(ROOT) if not name.startswith("mistakes/")]
-LIBRARY = "strided|tile"
-
-SAME = [
-    ("An axis counted from the end, or the last of one thing.", ".*", r"0 → -1( #2)?$"),
-    ("Printed, which no verdict reads.", ".*", "^print"),
-    ("All is float32 here.", ".*", "float64 → .* != tl.float64$|INNER: |wide_index"),
-    ("The verdict names what the result is: softmax or its logarithm.", ".*", "LOG → not LOG"),
-    (
-        "Lanes behind the end are computed and not stored.",
-        "attention",
-        r"^q = .* → .*(other|1\.0|<)",
-    ),
-    ("Lanes behind the end are computed and not stored.", "backward", r"^(y|dy) = .*0\.0 → 1\.0"),
-    ("Lanes behind the end are computed and not stored.", "(two|three)-loops", r"^x = .* → "),
-    ("Lanes behind the end are −∞ below, or have the weight 0.", "attention", r"^[kv] = .* → "),
-    ("The other operand is 0 there.", "vectors", r"^[qkv] = .*0\.0 → 1\.0"),
-    ("All heads share their keys here.", "vectors", r"^k_at = .*head // group"),
-    (
-        "Where no key is seen the sum is 0.",
-        "vectors|descriptors",
-        r"^d_safe = .*1\.0 → 2\.0",
-    ),
-    (
-        "There is one head, in one batch.",
-        "descriptors|recomputation",
-        r"^(n_heads|n_key_heads|group|batch|batch_head|key_head|head|at)\b",
-    ),
-    (
-        "More tiles are visited, or masked, than need be.",
-        "descriptors",
-        r"^(n_seen|n_seen_by_all|start) = ",
-    ),
-    ("Tiles of queries are full here.", "descriptors", r"^tl\.store\(at, lse"),
-    (
-        "More tiles are visited, or masked, than need be; past the last query weights are 0.",
-        "recomputation",
-        r"^(first_tile|n_row_tiles|at_edge|delta = tl\.load)",
-    ),
-    (
-        "There is one head, and its components fill a tile.",
-        "split-keys",
-        r"^head = |head \* n_|dims < head_dim",
-    ),
-    ("The weight of a missing chunk is 0.", "split-keys", r"^o_parts = .*0\.0 → 1\.0"),
-    ("Each query sees a key.", "split-keys", r"d == 0\.0, 1\.0"),
-    ("No gradient arrives at lse.", "recomputation", "dlse"),
-    ("Programs run one after another.", "recomputation", "atomic_add"),
-    ("What is masked is −∞ below; only bytes differ.", "score-modifiers", r"^x = tl\.load"),
-    ("Whole vectors at the start are head as well as body.", "aligned-rows", r"^first = .*1 → 0"),
-    (
-        "exp(−∞) is 0, from wherever it counts.",
-        "merge|online|three-loops|descriptors",
-        r"(m_safe|return).* → ",
-    ),
-    ("A row of −∞ only is NaN either way.", "split-rows", r"^m, d = .*0\.0 → 1\.0"),
-    ("A program that polls less, more or in vain goes on without.", "split-rows", "poll"),
-    ("Not reached by the operations that the cell offers.", "operations-.*", r"^m = 0\.0"),
-    ("Not reached by the operations that the cell offers.", LIBRARY, r"^m = 0\.0|numbers|barrier"),
-    (
-        "Not reached by the operations that the cell offers.",
-        LIBRARY,
-        r"col\b|^places?_?|^tl.store.* #2$",
-    ),
-    ("Not reached by the operations that the cell offers.", LIBRARY, r"^first = |row_results"),
-    ("There is no z-loss.", "loss-head", r"^lse = |^factor = .*(2\.0|lse) → "),
-    (
-        "There is no label smoothing, which brings two numbers more.",
-        "loss-head",
-        r"numbers\[5\]|numbers\[4\]|totals\[2\]|numbers\[:4\]|3 → 4",
-    ),
-    ("Whether products may fuse, which nothing does here.", ".*", "False → True"),
-    ("A tile has two axes, and a column is spread along both.", "tile", "^totals = .*1 → 2"),
-]
-"""Why a mutant is as good: in which cells, and what its name looks like."""
+SAME = tomllib.loads((ROOT / "tests/site/same_mutants.toml").read_text("utf8"))["same_in_cells"]
+SAME = sum(SAME.values(), [])
+"""In which cells a mutant is as good, and what its name looks like."""
 
 
 class TooLong(BaseException):
@@ -130,14 +60,14 @@ def accepted(cell, text, seconds):
 def test_a_mutant_that_changes_a_result_is_refused(name):
     session.provide(cells.library(ROOT))
     cell = cells.read(ROOT, name)
-    reasons = [mutant for _, which, mutant in SAME if re.fullmatch(which, name)]
+    reasons = [mutant for which, mutant in SAME if re.fullmatch(which, name)]
     begun = time.process_time()
     assert cell.run()["verdict"]["right"]
     long = 10 * (time.process_time() - begun)
     passed = [mutant for mutant, text in mutants(cell.texts()[0]) if accepted(cell, text, long)]
     unexplained = [each for each in passed if not any(re.search(why, each) for why in reasons)]
     assert not unexplained
-    own = [mutant for _, which, mutant in SAME if which != ".*" and re.fullmatch(which, name)]
+    own = [mutant for which, mutant in SAME if which != ".*" and re.fullmatch(which, name)]
     assert all(any(re.search(why, each) for each in passed) for why in own), "an unneeded reason"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from browser import PHONE
 from site_build import ROOT
-from softmax_site import listing, markdown, source
+from softmax_site import equations, listing, markdown, source
 
 RUNG = "kernels/two-loops"
 TIP = "#formula-tip"
@@ -64,7 +64,7 @@ def test_what_changed_since_another_rung():
     ],
 )
 def test_comments_that_name_equations(comment, reason, labels):
-    assert source.File("", (comment,), (), (), {}).equations(1) == (reason, labels)
+    assert source.File("", (comment,), (), {}).equations(1) == (reason, labels)
 
 
 def test_a_comment_above_nothing_stops_the_build(tmp_path):
@@ -78,6 +78,16 @@ def test_a_comment_above_nothing_stops_the_build(tmp_path):
     md = markdown.Markdown(extensions=[markdown.SiteExtension(root=str(tmp_path))])
     with pytest.raises(source.SourceError, match="no line follows the comment on one"):
         md.convert("[[code src/a.py:a]]")
+
+
+@pytest.mark.parametrize("labels", ["one one", "One"])
+def test_a_label_that_is_none_or_is_taken_stops_the_build(tmp_path, labels):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("site_name: toy")
+    text = "".join(f"/// equation | {label}\nx\n///\n" for label in labels.split())
+    (tmp_path / "docs/a.md").write_text(text)
+    with pytest.raises(equations.EquationError, match="is no label, or"):
+        equations.load(tmp_path)
 
 
 def test_sized_brackets_keep_their_size_under_scripts():
@@ -127,25 +137,6 @@ def test_what_changed_is_shown_when_asked_for_and_not_by_colour_alone(tab):
     view.locator(".listing-since input").focus()
     view.keyboard.press("Space")
     assert "inset" in view.evaluate(shadow)
-
-
-@pytest.mark.browser
-def test_sized_brackets_look_alike_under_scripts(tab):
-    """Both of a pair are equally high, and on one level."""
-    view = tab.open("math/jacobian").view
-    for latex in (r"\Bigl( \frac{a}{b} \Bigr)_{ij}", r"\Bigl( \sum_i a_i \Bigr)^2"):
-        boxes = view.evaluate(
-            """(math) => {
-                const body = document.querySelector(".equation-body");
-                body.innerHTML = math;
-                return [...body.querySelectorAll("mo[minsize]")]
-                    .map((each) => each.getBoundingClientRect().toJSON());
-            }""",
-            markdown.to_mathml(latex, display=True),
-        )
-        opening, closing = boxes
-        assert abs(opening["height"] - closing["height"]) < 1 and opening["height"] > 20
-        assert abs(opening["top"] - closing["top"]) < 1
 
 
 @pytest.mark.browser

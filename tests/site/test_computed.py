@@ -10,11 +10,10 @@ import triton
 from site_build import ROOT
 from softmax_bench.compilation import machine_code
 from softmax_site import computed
-from softmax_site.computed import rounding_table
+from softmax_site.computed import rounding_table, warp_groups_trace
 from softmax_site.computed.compiled import KERNELS, single_block
 
 FOLDER = ROOT / "docs/_computed"
-MOST_BYTES = 100_000
 PINNED = (ROOT / "constraints.txt").read_text("utf8")
 
 
@@ -46,6 +45,19 @@ def test_machine_code_moves_whole_vectors_and_knows_its_lines(name):
     assert all(Path(path).is_file() for path, _ in counted)
 
 
+def test_groups_that_do_not_wait_for_one_another_are_wrong(monkeypatch):
+    """The trace's check of the result sees a tile that is read too early, or overwritten too soon;
+    groups that wait for what never comes are seen, too."""
+    shape = (64, 2, 1)
+    warp_groups_trace.trace(*shape)
+    monkeypatch.setattr(warp_groups_trace.Barrier, "passed", lambda self, parity: 0)
+    with pytest.raises(AssertionError):
+        warp_groups_trace.trace(*shape)
+    monkeypatch.setattr(warp_groups_trace.Barrier, "passed", lambda self, parity: None)
+    with pytest.raises(ValueError, match="empty"):
+        warp_groups_trace.trace(*shape)
+
+
 def test_what_a_choice_costs_stays_below_its_bound():
     """Of the page on rounding. The better way is better by more than a digit."""
     assert len(rounding_table.CHOICES) == 6
@@ -69,7 +81,3 @@ def test_every_computed_file_is_on_a_page():
         included = f'--8<-- "docs/_computed/{path.name}"'
         quoted = f"{{{{ {path.stem}[" if path.suffix == ".json" else included
         assert quoted in pages, f"no page includes {path.name}"
-
-
-def test_computed_files_stay_small():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from site_build import ROOT, python
+from site_build import ROOT, build_with_address
 from softmax_site import as_markdown, history
 from softmax_site.equations import navigated
 
@@ -125,19 +125,8 @@ def test_the_feed_names_the_pages_that_changed_last(repository):
 @pytest.mark.slow
 def test_a_published_page_has_its_date_and_where_to_report_an_error(repository):
     """And the readers of the README are not greeted with the future of the theme."""
-    hooks, shell = ROOT / "mkdocs_hooks.py", ROOT / "docs/_overrides"
     (repository / "docs/index.md").write_text("# Home\n")
-    (repository / "tests/site").mkdir(parents=True)
-    (repository / "tests/site/test_corrections.py").touch()
-    (repository / "mkdocs.yml").write_text(
-        f"INHERIT: {ROOT / 'mkdocs.yml'}\nhooks: [{hooks}]\nwatch: []\nplugins: [search]\n"
-        f"extra: {{loads: []}}\ntheme: {{custom_dir: {shell}}}\nextra_css: []\n"
-        "nav: [index.md, a.md, b.md]\n"
-    )
-    named = {"SITE_URL": "https://example.org/", "REPO_URL": "https://example.org/source"}
-    (command,) = re.findall(r"&& (.+mkdocs serve)$", (ROOT / "README.md").read_text("utf8"), re.M)
-    quiet = dict([command.split()[0].split("=")])
-    done = python("-m", "mkdocs", *"build -q -d site".split(), cwd=repository, **named, **quiet)
+    done = build_with_address(repository, "https://example.org/", ["index.md", "a.md", "b.md"])
     assert done.returncode == 0 and not done.stderr, done.stderr
     page = (repository / "site/b/index.html").read_text("utf8")
     assert re.search(r"<span>Last changed \d{4}-\d\d-\d\d</span>", page)

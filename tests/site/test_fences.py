@@ -14,7 +14,7 @@ from pytest_markdown_docs.plugin import (
     parse_superfences_block_info,
 )
 
-from site_build import ROOT, code_blocks, html_of, of_class, pages, sections, site_config, tree
+from site_build import ROOT, code_blocks, html_of, of_class, pages, site_config, tree
 from softmax_playground import cells
 from softmax_site import source
 from softmax_site.equations import navigated
@@ -101,9 +101,10 @@ def test_no_kernel_is_typed_on_a_page(page):
 
 
 def test_sections_of_the_source_are_well_formed():
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        for name, text in sections(path).items():
-            assert text.strip(), f"{page_id(path)}: section {name} is empty"
+    for path in (ROOT / "src").rglob("*.py"):
+        file = source.read(page_id(path), ROOT)
+        for name in file.edges:
+            assert file.section(name).first, "which raises where a section is empty or has no end"
 
 
 def test_included_code_equals_the_source(site):
@@ -119,9 +120,10 @@ def test_included_code_equals_the_source(site):
             text for _, _, text in code_blocks((site / html_of(page)).read_text("utf8"))
         )
         for path, name in included:
-            source = ROOT / path
-            expected = sections(source)[name] if name else source.read_text("utf8")
-            lines = expected.splitlines()
+            file = source.read(path, ROOT)
+            first, last = file.section(name)[:2] if name else (1, len(file.lines))
+            numbers = [at for at in range(first, last + 1) if not file.marker(at)]
+            lines = [file.lines[at - 1] for at in numbers]
             indent = min(
                 (len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0
             )
@@ -171,9 +173,7 @@ def test_pieces_equal_the_source(site):
             line = (ROOT / path).read_text("utf8").splitlines()[number - 1]
             assert text.strip() == line.strip() or text.strip() == line.partition(";")[0].strip()
         for match in directives:
-            file = source.read(match["path"], ROOT)
-            first, last = (int(match[name] or 0) or None for name in ("first", "last"))
-            piece = file.piece(match["name"], first, last)
+            file, piece, _ = source.named(match[0][len("[[code ") : -2], ROOT)
             for number in range(piece.first, piece.last + 1):
                 line = file.lines[number - 1]
                 if number in file.in_docstrings:
@@ -230,7 +230,7 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
 
 
 CALLED_BY = {"tile": '_rows"', "modified_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
-"""What runs a kernel whose module has no name among the implementations."""
+"""What runs a kernel whose module is not named among the kernels."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)

@@ -72,7 +72,7 @@ NOTICED_BY_TESTS = {
         replace(
             "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-naive-numpy\]\n", ""
         ),
-        r"never closed: \['softmax-naive-numpy'\]",
+        r"reference\.py has no section 'softmax-naive-numpy'",
         "tests/site/test_fences.py",
         "well_formed",
     ),
@@ -84,7 +84,7 @@ NOTICED_BY_TESTS = {
     ),
     "an equation without a test": Mistake(
         replace("tests/formulas/bindings.py", r"\bvjp-chain-rule\b", "vjp-chain"),
-        r"vjp-chain-rule has no test in",
+        r"\['vjp-chain-rule'\] have no test in",
         "tests/site/test_site.py",
         "every_equation_has_a_test",
     ),

@@ -3,8 +3,6 @@
 import re
 from collections import Counter
 
-import pytest
-
 from formulas.bindings import letters
 from formulas.reader import KNOWN, name_of
 from site_build import ROOT
@@ -58,14 +56,6 @@ def test_every_symbol_of_a_display_equation_is_listed():
     assert not missing, "\n".join(sorted(missing))
 
 
-def test_the_letters_of_the_blog_post_are_those_that_it_writes():
-    """Its **s** is the denominator; the row sums of the gradient have an index."""
-    translated = dict(re.findall(r"^ +\| (\$[^|]+\$[^|]*?) \|.*?\|.*?\| (.+?) \|", PAGE, re.M))
-    assert translated[r"$\mathbf{s}$"] == "$s_{grad}$"
-    assert translated["$d$; $d_i$ in a loop"].startswith("**s**")
-    assert "max" in translated["$m$; $m_i$ in a loop"]
-
-
 def test_no_symbol_is_listed_twice():
     """But what a row shows another symbol on: the inner product, the tilde, the wide hat."""
     counts = Counter(listed())
@@ -90,15 +80,3 @@ def test_each_symbol_is_bound_and_each_binding_is_listed():
     names = {name_of(symbol).removeprefix("hat_") for symbol in found}
     bound = letters() - {"infty"}
     assert names == bound, f"unbound: {names - bound}; not in the table: {bound - names}"
-
-
-@pytest.mark.parametrize(
-    "latex, expected",
-    [
-        (r"e^{x_i - m}", {"e", "x", "i", "m"}),
-        (r"\mathbf{m}\, \mathbf{1}^{\mathsf T}", {r"\mathbf{m}", r"\mathbf{1}", r"\mathsf{T}"}),
-        (r"\operatorname{lse}(x) = \log Z", {r"\operatorname{lse}", "x", r"\log", "Z"}),
-    ],
-)
-def test_symbols_are_found(latex, expected):
-    assert symbols(latex) == expected

@@ -91,6 +91,7 @@ def test_the_notebook_runs_the_command(site):
         cells = json.loads(on_your_gpu.notebook(address))["cells"]
         code = "\n".join(each["source"] for each in cells if each["cell_type"] == "code")
         assert "python -m softmax_tutorial" in code
+        assert "def softmax_kernel(" in code and "python -m exercises single_block --time" in code
         assert (f"git clone --quiet --depth 1 {HUB} " in code) == bool(address)
 
 

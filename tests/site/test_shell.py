@@ -1,21 +1,20 @@
 """What stands around the pages: what they say of themselves, what they load, what can be copied,
 where a lost reader ends, and the front page of the repository."""
 
-import copy
-import json
 import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-from site_build import ROOT, python
+from site_build import ROOT, build_with_address, site_config
+from softmax_bench import traffic
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
-from softmax_site.figures import front, home, share
+from softmax_site.figures import front, home, share, trips
 
 ADDRESS = "https://example.org/docs/softmax/"
-MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000, "social.png": 120_000}
+MOST_BYTES = {"share-light.svg": 16_000, "share-dark.svg": 16_000}
+MOST_BYTES |= {Path(front.card(section)).name: 120_000 for section in front.CARDS}
 
 
 def read(site: Path, page: str) -> str:
@@ -55,27 +54,13 @@ def published(tmp_path_factory) -> Path:
     """Two pages in the shell of the site, built with an address and a repository."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "docs").mkdir()
-    (folder / "tests/site").mkdir(parents=True)
-    (folder / "tests/site/test_corrections.py").touch()
     (folder / "docs/index.md").write_text(
         "---\ndescription: The first page.\n---\n# Home\n\n"
         "    pip install .  # in a clone of the repository\n"
     )
     (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
-    settings = {
-        "INHERIT": str(ROOT / "mkdocs.yml"),
-        "hooks": [str(ROOT / "mkdocs_hooks.py")],
-        "watch": [],
-        "plugins": ["search"],
-        "extra": {"loads": []},
-        "theme": {"custom_dir": str(ROOT / "docs/_overrides")},
-        "extra_css": [],
-        "nav": [{"Home": "index.md"}, {"Part": [{"Other": "other.md"}]}],
-    }
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
-    named = {"SITE_URL": ADDRESS, "REPO_URL": "https://example.org/source"}
-    quiet = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-    done = python(*"-m mkdocs build -q -d site".split(), cwd=folder, **named, **quiet)
+    nav = [{"Home": "index.md"}, {"Tutorial": [{"Other": "other.md"}]}]
+    done = build_with_address(folder, ADDRESS, nav)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
@@ -84,7 +69,9 @@ def test_with_an_address_pages_say_where_they_are(published):
     other = read(published, "other/index.html")
     assert f'<link rel="canonical" href="{ADDRESS}other/">' in other
     assert f'<meta property="og:url" content="{ADDRESS}other/">' in other
-    assert f'<meta property="og:image" content="{ADDRESS}assets/social.png">' in other
+    image = f'<meta property="og:image" content="{ADDRESS}{front.card("")}">'
+    assert image in read(published, "index.html") and image not in other
+    assert f'<meta property="og:image" content="{ADDRESS}{front.card("Tutorial")}">' in other
     assert "<title>Other &amp; more · triton_softmax</title>" in other
     assert 'href="https://example.org/source"' in other
     home_page = read(published, "index.html")
@@ -137,31 +124,50 @@ def test_the_readme_says_what_the_data_say():
     assert (ROOT / front.README).read_text("utf8") == front.readme(ROOT), "run `make regenerate`"
 
 
-def test_the_social_picture_is_of_these_data():
-    png = (ROOT / front.SOCIAL).read_bytes()
-    assert png.endswith(front.digest(front.social_page(ROOT))), "run `make regenerate`"
+@pytest.mark.parametrize("path", [f"docs/{front.card(section)}" for section in front.CARDS])
+def test_the_picture_of_a_shared_link_is_of_these_data(path):
+    png = (ROOT / path).read_bytes()
+    assert png.endswith(front.digest(front.social_pages(ROOT)[path])), "run `make regenerate`"
     assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (1200, 630)
+
+
+def test_each_section_of_the_navigation_has_a_picture_of_its_own():
+    sections = [name for each in site_config().nav for name, pages in each.items()
+                if isinstance(pages, list)]  # fmt: skip
+    assert ["", *sections] == [*front.CARDS]
+    assert len({front.card(section) for section in front.CARDS}) == len(front.CARDS)
+    assert f"# {front.CARDS['']}\n" in (ROOT / "docs/index.md").read_text("utf8")
+
+
+def test_a_bar_of_the_first_picture_is_a_kernels_time_in_its_trips():
+    """As many blocks as the kernel makes passes, together as long as its share of the time."""
+    every = trips.rows(ROOT)
+    assert [row.name for row in every if row.trips] == [
+        "naive", "three_loops", "two_loops", "split_rows", "copy"
+    ]  # fmt: skip
+    drawn = trips.svg(every, 720, "")
+    blocks = [(float(y), float(width) + 2) for y, width in
+              re.findall(r'<rect x="[\d.]+" y="([\d.]+)" width="([\d.]+)"', drawn)]  # fmt: skip
+    for at, row in enumerate(every):
+        own = [width for y, width in blocks if y == blocks[0][0] + 54 * at]
+        assert len(own) == max(1, len(row.trips))
+        assert sum(own) / sum(own_of_first(blocks)) == pytest.approx(row.us / every[0].us, abs=2e-3)
+        if row.name in traffic.FORWARD:
+            counted = traffic.FORWARD[row.name]
+            assert row.trips.count("read") == counted.reads_mn
+            assert row.trips.count("write") == counted.writes_mn
+    slower = [row._replace(us=2 * row.us) if row.name == "split_rows" else row for row in every]
+    assert trips.svg(slower, 720, "") != drawn and trips.title(slower) != trips.title(every)
+
+
+def own_of_first(blocks: list[tuple[float, float]]) -> list[float]:
+    """The widths of the first bar's blocks."""
+    return [width for y, width in blocks if y == blocks[0][0]]
 
 
 def test_committed_pictures_are_small():
     sizes = {name: (ROOT / "docs/assets" / name).stat().st_size for name in MOST_BYTES}
     assert all(size <= MOST_BYTES[name] for name, size in sizes.items()), sizes
-
-
-def test_other_data_change_what_is_said_and_drawn(measurements):
-    """So that the comparisons above can fail: our slowest row, twice as slow."""
-    other = copy.deepcopy(measurements)
-    worst = share.rows(other)[-1]
-    rows = measured.of_suite(other, share.SUITE, dtype=share.DTYPE, provider="triton_softmax")
-    row = next(row for row in rows if measured.n_cols(row) == worst.length)
-    row["us"] = json.loads(json.dumps(row["us"]))
-    row["us"]["p50"] *= 8
-    row["us_turns"] = [8 * us for us in row["us_turns"]]
-    before, after = (quoted.Quoted(ROOT, each)["grid"] for each in (measurements, other))
-    assert after.behind == before.behind + 1
-    changed = share.rows(other)
-    assert "▼" in share.svg(changed, 640, 17, "") and worst not in changed
-    assert share.alt(changed) != share.alt(share.rows(measurements))
 
 
 def test_the_claim_counts_losses_like_wins(measurements):

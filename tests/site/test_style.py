@@ -6,6 +6,7 @@ import re
 import pytest
 
 from site_build import ROOT
+from softmax_site.equations import navigated
 
 FORBIDDEN = re.compile(
     r"\bThis page (?:shows|is|has|explains|describes|lists|derives|says)\b|\bof which no \w+ is\b"
@@ -18,11 +19,8 @@ NAMED = re.compile(r"`(tests/[\w/]*\w\.py)\b")
 KNOWN = {*"AMD API CPU CPUs GB GPT GPU GPUs JSON KB LM MB NVIDIA SOFTMAX TB TRL XGLM".split()}
 """Abbreviations, units and names that need no entry in the glossary."""
 
-NAV = re.findall(
-    r": ([\w/-]+\.md)$|- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf8"), re.M
-)
 GLOSSARY = (ROOT / "docs/reference/glossary.md").read_text("utf8")
-PAGES = sorted({one or other for one, other in NAV})
+PAGES = navigated(ROOT)
 
 
 def prose(text: str) -> list[str]:
@@ -34,15 +32,6 @@ def prose(text: str) -> list[str]:
     text = re.sub(r"\[([^\]]*)\](?:\([^)\s]*\)|\[[^\]]*\])|<[^>]+>", r"\1", text)
     text = re.sub(r"^ *(?:\||--8<--|#|!!!|\?\?\?|===).*$", "", text, flags=re.M)
     return re.split(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.|:) )", text)
-
-
-def test_prose_is_found():
-    found = prose("---\na: b\n---\n# T\n\nOne $x + y$ [two](a.md).\n\n```python\nno\n```\n- three")
-    assert [" ".join(each.split()) for each in found if each.strip()] == ["One x two.", "- three"]
-
-
-def test_the_navigation_is_read():
-    assert len(PAGES) > 35 and all((ROOT / "docs" / page).is_file() for page in PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -74,48 +74,17 @@ def speeds_of(page: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "1.4× faster",
-        "1.4x faster",
-        "1.2 x faster",
-        "92 % of peak",
-        "92% of the copy",
-        "0.92 of a copy",
-        "1.22 × the best other",
-        "4,111 GB/s",
-        "12 µs",
-        "12 us",
-        "3 times as fast",
-        "twice: 2 times the speed",
-        "# 2^18: 0.94",
-        "# on average 1.6 % slower than",
-        "# not copied: 1.00",
-    ],
-)
+@pytest.mark.parametrize("claim", [
+    "1.4× faster", "1.4x faster", "1.2 x faster", "92 % of peak", "92% of the copy",
+    "0.92 of a copy", "1.22 × the best other", "4,111 GB/s", "12 µs", "12 us", "3 times as fast",
+    "twice: 2 times the speed", "# 2^18: 0.94", "# on average 1.6 % slower than",
+    "# not copied: 1.00",
+])  # fmt: skip
 def test_typed_speeds_are_recognised(claim):
     assert typed_speed(claim)
     comment = claim.startswith("#")
     shown = f'<span class="c1">{claim}</span>' if comment else claim.replace(" ", "\n  ")
     assert speeds_of(f"<article><p>so: {shown}</p></article>")
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        "8 bytes",
-        "100 % of the inputs",
-        "2 × 3 matrix",
-        "4 warps",
-        "at most 5 % of fences",
-        "N × d",
-        "half = 0.55  # of the block",
-        "0.5 of the mass",
-    ],
-)
-def test_other_numbers_are_not_taken_for_speeds(harmless):
-    assert not typed_speed(harmless) and not speeds_of(f"<article>{harmless}</article>")
 
 
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])

@@ -3,6 +3,7 @@ MicroPython."""
 
 from ..small_triton.right import INF, softmax
 from .judge import Wrong
+from .timed import MatrixLaunch
 
 SMALLEST = -3.4028234663852886e38
 """The smallest finite float32."""
@@ -94,6 +95,8 @@ def one_block(lab, kernel, of=softmax, widths=((8, 8), (7, 8), (1, 8), (9, 16)),
         y = lab.empty((len(rows), size or n) if size != 1 else (len(rows),), "y")
         lab.launch(kernel, (len(rows),), x, y, n, BLOCK=block)
         lab.compare(y, [of(row) for row in rows], why, digits=1e-4 * (n > 1))
+    if of is softmax:
+        lab.on_matrix = MatrixLaunch(kernel, widths[0][0] <= widths[0][1])
 
 
 TILES = ((13, 11, 1, 4), (13, 13, 8, 4), (5, 12, 2, 4), (1, 9, 4, 8), (12, 5, 4, 2), (3, 1, 2, 4))
@@ -109,6 +112,7 @@ def in_tiles(lab, kernel, reads, of=softmax, tiles=TILES):
         lab.launch(kernel, (-(-height // tall),), x, y, height, n, ROWS=tall, COLS=wide)
         lab.compare(y, [of(row) for row in rows], why, digits=1e-4 * (n > 1))
         at_most(lab, "x", reads * height * n, "load", reads)
+    lab.on_matrix = MatrixLaunch(kernel, False, True)
 
 
 def at_most(lab, name, elements, kind="load", times=None):

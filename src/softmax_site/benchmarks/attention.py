@@ -7,17 +7,17 @@ times as many backward, half of it under a causal mask, whatever a kernel really
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-from softmax_bench.report import geometric_mean
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks import charts
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Cell, folded, table
+from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import SIGNS, side, signs
 from softmax_site.figures.moving import EXPONENTIALS
 
@@ -136,27 +136,22 @@ def _fragment(run: dict, parts: list[str]) -> Fragment:
     return Fragment("\n\n".join([*map(block, parts), where]), Measured(f"{run['date']}T00:00:00Z"))
 
 
-class Beside(NamedTuple):
-    """How ours stands beside another, over all lengths."""
-
-    mean: float
-    least: float
-    most: float
-
-
-def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Beside:
-    """What is measured of ours over that of another, where both have it; geometric mean and
-    ends."""
+def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Values:
+    """What is measured of ours over that of another, where both have it."""
     pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
-    factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
-    return Beside(geometric_mean(factors) or 0.0, min(factors), max(factors))
+    return Values(mine / theirs for mine, theirs in pairs if mine and theirs)
 
 
-def overtaken(found: Cases, later: str, earlier: str) -> dict[str, int]:
-    """In how many shapes of both rungs the later one takes more time."""
-    both = [group for group in found.values() if later in group and earlier in group]
-    count = sum(group[later]["p50"] > group[earlier]["p50"] for group in both)
-    return {"count": count, "of": len(both)}
+def overtaken(forward: Cases) -> dict[str, dict[str, int]]:
+    """For each rung but the first, in how many shapes of it and the rung before it takes more time:
+    of all components (`descriptors`), and of 64 and 128 (`descriptors_64`)."""
+    out = {}
+    for earlier, later in itertools.pairwise(list(NAMES)[:5]):
+        for suffix, dims in (("", (64, 128)), ("_64", (64,)), ("_128", (128,))):
+            both = [g for s, g in forward.items() if s[0] in dims and {earlier, later} <= set(g)]
+            count = sum(group[later]["p50"] > group[earlier]["p50"] for group in both)
+            out[later + suffix] = {"count": count, "of": len(both)}
+    return out
 
 
 def quoted(root: Path) -> dict[str, dict]:
@@ -164,14 +159,7 @@ def quoted(root: Path) -> dict[str, dict]:
     times as wrong; and where a rung is overtaken by the one before it."""
     run = newest_run(root)
     forward = cases(run, "forward")
-    wide, narrow = ({s: g for s, g in forward.items() if s[0] == dim} for dim in (128, 64))
-    out: dict[str, dict] = {
-        "overtaken": {
-            "attention": overtaken(narrow, "attention", "descriptors"),
-            "attention_wide": overtaken(wide, "attention", "descriptors"),
-            "descriptors": overtaken(forward, "descriptors", "diagonal"),
-        }
-    }
+    out: dict[str, dict] = {"overtaken": overtaken(forward)}
     for direction in ("forward", "backward", "decoding"):
         groups = [group for group in cases(run, direction).values() if "attention" in group]
         others = {name for group in groups for name in group} & {"fa2", "cudnn", "flex", *DECODING}

@@ -35,7 +35,7 @@ def read(root: Path, name: str, missing: Any = None) -> Any:
     return json.loads(path.read_text("utf8")) if path.is_file() else missing
 
 
-@source.kept(f"{launches.DATA}/*.json", launches.FILE)
+@source.kept
 def measurements(root: Path) -> dict:
     """The data, to be read alone, with a mark on calls that launch something else today, and every
     refusal called one. A row has the `environment` of its run; a test validates the files."""

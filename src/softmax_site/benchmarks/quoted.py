@@ -369,7 +369,7 @@ class Quoted(dict[str, Any]):
         return value
 
 
-@source.kept("docs/benchmarks/**/*.json", *AS_THEY_ARE.values())
+@source.kept
 def load(root: Path) -> Quoted:
     """The names, with the data."""
     return Quoted(root, measurements(root))

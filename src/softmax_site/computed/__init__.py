@@ -9,5 +9,5 @@ from __future__ import annotations
 
 NAMES = (
     *("compiled", "primer", "road", "rounding_table", "split_rows_trace", "usual_shapes"),
-    "worked_views",
+    *("warp_groups_trace", "worked_views"),
 )

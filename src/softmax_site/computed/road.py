@@ -74,12 +74,14 @@ def calls(gradient: bool, device: str) -> dict[str, Callable[[], object]]:
     x = torch.randn(4, 64, device=device, requires_grad=gradient)
     target = torch.tensor([0, 3, 63, 5], device=device)
     where = torch.arange(64, device=device) % 3 > 0
+    layer = torch.randn(64, 64, device=device, requires_grad=gradient)
     return {
         "softmax": lambda: library.softmax(x),
         "logsumexp": lambda: library.logsumexp(x),
         "cross_entropy": lambda: library.cross_entropy(x, target),
         "softmax, where=": lambda: library.softmax(x, where=where),
         "token_logprobs": lambda: library.token_logprobs(x, target),
+        "linear_cross_entropy": lambda: library.linear_cross_entropy(x, layer, target),
     }
 
 

@@ -1,4 +1,4 @@
-"""The front page of the repository and the picture of a shared link: made from the data, committed
+"""The front page of the repository and the pictures of shared links: made from the data, committed
 because they are shown where nothing is built."""
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from softmax_site import templates
 from softmax_site.benchmarks import quoted
 from softmax_site.benchmarks.data import measurements
 from softmax_site.benchmarks.values import filled
-from softmax_site.figures import moving, share
+from softmax_site.figures import moving, share, trips
 
 README = "README.md"
-SOCIAL = "docs/assets/social.png"
+CARDS = {
+    "": "Softmax, from its formula to the speed of a copy",
+    "Tutorial": "From the formula of softmax to attention, one idea a page",
+    "Practice": "Exercises on softmax and its kernels, checked in the page",
+    "Use it in…": "Softmax at the speed of a copy, in the code that you have",
+    "Benchmarks": "Softmax in Triton, measured beside other libraries",
+    "Reference": "Softmax in Triton: every function, every edge case",
+}
+"""What the picture of a shared link says, by the section of the navigation that the page is in."""
 DRAWINGS = {scheme: f"docs/assets/share-{scheme}.svg" for scheme in ("light", "dark")}
 TITLE = "Share of a plain copy's speed, by row length"
 SANS = 'font-family="Inter, system-ui, -apple-system, Segoe UI, Roboto, Arial, sans-serif"'
@@ -60,13 +68,29 @@ def readme(root: Path) -> str:
     return changed
 
 
-def social_page(root: Path) -> str:
-    """The picture of a shared link as a page of 1,200 by 630 pixels that needs nothing else."""
-    data = measurements(root)
-    names = quoted.load(root)
-    drawn = share.svg(share.rows(data), 640, 19, "width='640'", TITLE)
-    page = templates.filled("social", grid=names["grid"], machine=names["machine"], drawn=drawn)
-    return share.alone(page, share.palettes(root)["light"])
+def card(section: str) -> str:
+    """Where the picture of the links to a section lies; to no section, that of the site.
+
+    >>> card("Use it in…"), card("")
+    ('assets/social-use.png', 'assets/social.png')
+    """
+    word = section.lower().partition(" ")[0] if section in CARDS else ""
+    return f"assets/social{word and '-' + word}.png"
+
+
+def social_pages(root: Path) -> dict[str, str]:
+    """The picture of a shared link to each section, by path, as a page of 1,200 by 630 pixels that
+    needs nothing else: trips through memory, and for benchmarks the shares of a copy's speed."""
+    names, every, colours = quoted.load(root), trips.rows(root), share.palettes(root)["light"]
+    beside = share.svg(share.rows(measurements(root)), 640, 19, "width='640'", TITLE)
+    given = {"grid": names["grid"], "machine": names["machine"]}
+    given |= {"title": trips.title(every), "trips": trips.svg(every, 900, "width='1110'")}
+    out = {}
+    for section, words in CARDS.items():
+        drawn = beside if section == "Benchmarks" else ""
+        page = templates.filled("social", words=words, drawn=drawn, **given)
+        out[f"docs/{card(section)}"] = share.alone(page, colours)
+    return out
 
 
 def digest(page: str) -> bytes:

@@ -1,26 +1,44 @@
-"""What the front page shows: softmax beside a copy, and the loss beside other libraries."""
+"""What the front page shows: trips through memory, softmax beside a copy, and the loss beside
+other libraries."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from softmax_bench.roster import CHOOSER, label_of
 from softmax_site.benchmarks.data import measurements, of_suite
-from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by
 from softmax_site.benchmarks.quoted import front_loss
 from softmax_site.benchmarks.tables import Row, table
-from softmax_site.figures import share
+from softmax_site.figures import moving, share, trips
 
 SUITES = ("forward", "backward")
+WIDTHS = ((640, "for-wide"), (358, "for-narrow"))
 
 
 def figure(data: dict) -> str:
-    """The figure in two widths, of which the style sheet shows one."""
+    """The shares of a copy's speed."""
     every = share.rows(data)
-    alt = f'role="img" aria-label="{share.alt(every)}"'
-    wide = share.svg(every, 640, 16, f'class="for-wide" {alt}')
-    narrow = share.svg(every, 358, 17, f'class="for-narrow" {alt}')
-    return block(f"{wide}\n{narrow}", "copy-share") + "\n"
+    draw = lambda width, more: share.svg(every, width, 16 if width > 500 else 17, more)  # noqa: E731
+    return in_two_widths(draw, share.alt(every), "copy-share")
+
+
+def in_two_widths(draw: Callable[[int, str], str], alt: str, css: str) -> str:
+    """A drawing in two widths, of which the style sheet shows one."""
+    said = f'role="img" aria-label="{alt}"'
+    drawn = [draw(at, f'class="{name}" {said}') for at, name in WIDTHS]
+    return block("\n".join(drawn), f"drawn {css}") + "\n"
+
+
+def trips_through_memory(root: Path) -> str:
+    """The picture of what the site is about, or that it is not measured."""
+    every = trips.rows(root)
+    if not every:
+        return NOT_MEASURED.text
+    title = f'<p class="figure-title">{trips.title(every)}</p>\n'
+    draw = lambda width, more: trips.svg(every, 720 if width > 500 else width, more)  # noqa: E731
+    return title + in_two_widths(draw, trips.alt(every), "trips")
 
 
 def loss(rows: list[dict]) -> str:
@@ -42,7 +60,11 @@ def fragments(root: Path) -> dict[str, Fragment]:
     data = measurements(root)
     softmax = [row for suite in SUITES for row in of_suite(data, suite)]
     rows = front_loss(data)
+    ladder = [row for row in of_suite(data, "ladder") if row["shape"] == moving.ROWS]
+    drawn = [row for row in ladder if (row["dtype"], row["direction"]) == ("float32", "forward")]
+    drawn = [row for row in drawn if row["provider"] in trips.IDEAS]
     return {
+        "home-trips": Fragment(trips_through_memory(root), measured_by(drawn)),
         "home-figure": Fragment(figure(data) if share.rows(data) else "", measured_by(softmax)),
         "home-loss": Fragment(loss(rows) if rows else "", measured_by(rows)),
     }

@@ -25,7 +25,7 @@ from softmax_site.figures.moved import moved
 
 ASSETS = "docs/assets"
 FRAMES = "src/softmax_site/figures/frames"
-TRACE = "src/softmax_site/figures/split_rows_trace.json"
+TRACES = "src/softmax_site/figures/{}_trace.json"
 
 
 class Moving(NamedTuple):
@@ -97,9 +97,9 @@ def roofline(root: Path) -> dict:
     return {"exponentials": EXPONENTIALS, "lengths": lengths, "points": list(points.values())}
 
 
-def traces(root: Path) -> dict[str, list]:
-    """Events of the programs of a row (`softmax_site.computed.split_rows_trace`)."""
-    return json.loads((root / TRACE).read_text("utf8"))
+def traces(root: Path, of: str = "split_rows") -> dict[str, list]:
+    """Events of a kernel's run, by what was chosen (`softmax_site.computed`)."""
+    return json.loads((root / TRACES.format(of)).read_text("utf8"))
 
 
 SCENES = "memory lines three two one pairs programs gpus backward measured".split()
@@ -113,7 +113,7 @@ def one_row(root: Path) -> dict:
     Raises:
         NotMeasured: the data have no such rows.
     """
-    out: dict[str, Any] = {"passes": moved(root), "split": traces(root)["-1 8"], "copies": {}}
+    out: dict[str, Any] = {"copies": {}}
     for group in by_case(of_suite(measurements(root), "ladder", dtype="float32")).values():
         copy = group["copy"]
         if copy["shape"] == ROWS and timed(copy):
@@ -124,7 +124,8 @@ def one_row(root: Path) -> dict:
     if not all({*RUNGS, "torch"} - {"strided"} <= {*out.get(way, ())} for way in BOTH):
         raise NotMeasured(f"no times of {ROWS[0]:,} × {ROWS[1]:,}, float32")
     out["gap"] = out["forward"]["split_rows"] / out["forward"]["copy"] - 1
-    return out | {"multiprocessors": MULTIPROCESSORS}
+    events = {"passes": moved(root), "split": traces(root)["-1 8"]}
+    return out | events | {"multiprocessors": MULTIPROCESSORS}
 
 
 FIGURES = {
@@ -142,6 +143,7 @@ FIGURES = {
     "split-rows-alone": Moving("timeline", lambda root: {"absent": 2, "traces": traces(root)}),
     "roofline": Moving("roofline", roofline),
     "strided": Moving("strided"),
+    "warp-groups": Moving("warp-groups", lambda root: traces(root, "warp_groups")),
     **{
         f"one-row-{name}": Moving("one-row", lambda root, n=n: one_row(root) | {"scene": n}, n > 0)
         for n, name in enumerate(SCENES)

@@ -16,10 +16,7 @@ MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depen
 
 
 def chosen(
-    call: Rows | Modified | Columns,
-    traits: Traits,
-    device: Device,
-    implementation: str | None = None,
+    call: Rows | Modified | Columns, traits: Traits, device: Device, kernel: str | None = None
 ) -> Choice:
     """Return the choice for a call, by the tables.
 
@@ -27,14 +24,14 @@ def chosen(
         call: the call in numbers.
         traits: the traits of the operation.
         device: the device that the kernel will run on.
-        implementation: "packed_rows", "aligned_rows" or "split_rows" to force one for rows, None to
+        kernel: "packed_rows", "aligned_rows" or "split_rows", to compare them on rows; None to
             choose.
 
     Raises:
-        ValueError: the forced implementation does not support this shape.
+        ValueError: the kernel does not support this shape.
     """
-    if implementation is not None and isinstance(call, Rows):
-        return forced(implementation, call, traits, device)
+    if kernel is not None and isinstance(call, Rows):
+        return named(kernel, call, traits, device)
     if isinstance(call, Modified):
         return modified_rows(call, traits, device)
     if isinstance(call, Rows):
@@ -61,9 +58,9 @@ def facts_of(call: Rows | Modified | Columns, traits: Traits, device: Device) ->
 # --- rows of adjacent elements
 
 
-def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Return the choice of an implementation by name."""
-    split, edges = implementation == "split_rows", implementation == "aligned_rows"
+def named(kernel: str, rows: Rows, traits: Traits, device: Device) -> Choice:
+    """Return the choice for rows on a kernel by name."""
+    split, edges = kernel == "split_rows", kernel == "aligned_rows"
     longest = splitting.MAX_SPLIT_COLS if split else splitting.MAX_TILE_COLS
     if split and rows.itemsize == 8:
         raise ValueError(
@@ -72,7 +69,7 @@ def forced(implementation: str, rows: Rows, traits: Traits, device: Device) -> C
     if rows.n_cols > longest:
         verb = "splits" if split else "holds"
         raise ValueError(
-            f"{implementation} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
+            f"{kernel} {verb} rows of at most {longest:,} columns, not {rows.n_cols:,}"
         )
     if edges and rows.vector == 1:
         raise ValueError(
@@ -157,6 +154,41 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
         if splitting.runs_at_once(rows.n_cols, taken, device, splitting.parts_of(rows.n_cols)):
             return splitting.split_as(taken, rows, traits, device)
     return splitting.split_in_two_launches(rows, traits, device)
+
+
+def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int) -> Choice:
+    """Cut a rank's part of rows into chunks for two launches, between which ranks tell each other
+    the words of theirs. `rows` are as long as the largest part, or if sums must not depend on their
+    order, as whole rows. Ranks have to decide alike on the number of chunks, which follows from
+    numbers that all have."""
+    if traits.any_order:
+        choice = split_invariant(rows, traits, device)
+        choice = choice._replace(n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks)
+    else:
+        narrow = rows.itemsize == 2 and traits.inputs == 1 and rows.vector > 1 and not rows.edges
+        registers = 64 if narrow else 168 if rows.itemsize * traits.inputs == 8 else 128
+        block = min(splitting.LONGEST_CHUNK, next_power_of_2(rows.n_cols))
+        taken = splitting.Candidate(block, registers)
+        choice = splitting.split_as(taken, rows, traits, device)
+    how: Any = choice.how
+    words, polls = splitting.lanes_and_polls(ranks * choice.n_chunks, choice.num_warps)
+    how = how._replace(wait=False, depth=0, words=words, polls=polls, ranks=ranks)
+    return choice._replace(how=how, max_programs=None, two_launches=True)
+
+
+def in_one_loop(modified: Modified, traits: Traits, device: Device, ranks: int) -> Choice:
+    """Read a rank's part of a row in the loop of one program, whatever its length: so that ranks
+    need not know of each other how long their parts are."""
+    tile: Any = first(
+        "modified_loops", facts_of(modified._replace(n_rows=MANY_ROWS), traits, device)
+    )
+    cols = min(tile["cols"], max(16, next_power_of_2(modified.n_cols)))
+    how = ModifiedRows(1, cols, False, modified.vector, modified.wide_index, stages=tile["stages"])
+    warps = max(1, min(tile["warps"], cols // 64))
+    steps = max(1, ceil_div(modified.n_cols, cols))
+    choice = in_loops("modified_rows", how, warps, modified.n_cols, steps)
+    how: Any = choice.how
+    return choice._replace(how=how._replace(ranks=ranks), n_chunks=1, two_launches=True)
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:

@@ -14,7 +14,7 @@ MAX_POLLS = 1024
 MAX_CHUNKS, LONGEST_CHUNK = 4096, 8192
 MAX_SPLIT_COLS = MAX_CHUNKS * LONGEST_CHUNK
 
-# The longest row in one program: if forced by name, and if its bits must be the same in every
+# The longest row in one program: if named by a caller, and if its bits must be the same in every
 # batch; batch-invariant rows beyond that are split, however many there are.
 MAX_TILE_COLS, INVARIANT_TILE_COLS = 65536, 8192
 

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
 from ..plan.layout import strides_of
-from . import sharded_losses
+from . import sharded
 
 
 class _Part(Function):
@@ -134,7 +134,6 @@ def normalize(
     x: DTensor,
     dim: int,
     dtype: torch.dtype | None,
-    implementation: str | None,
     invariant: bool,
     modifiers: tuple[Any, ...] | None,
 ) -> DTensor:
@@ -147,7 +146,7 @@ def normalize(
     for name in ("bias", "where"):
         if isinstance(options.get(name), Tensor):
             options[name] = lies.local(options[name].expand(x.shape), lies.x.placements)
-    options |= {"implementation": implementation, "batch_invariant": invariant}
+    options["batch_invariant"] = invariant
     y = function(part_of(lies.x), lies.dim, dtype, group=lies.group, **options)
     return lies.whole(y, x.shape, lies.x.placements)
 
@@ -191,10 +190,10 @@ def cross_entropy(
         cut = [i == lies.over and each.is_shard() for i, each in enumerate(weight.placements)]
         placements = [Shard(0) if each else Replicate() for each in cut]
         weight = part_of(weight.redistribute(placements=placements))
-    sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
-    over_rows = tuple([mesh.get_group(i) for i in sharded])
+    of_rows = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
+    over_rows = tuple([mesh.get_group(i) for i in of_rows])
     where = tuple(lies.vocabulary.values()) or (None, None)
-    result, lse = sharded_losses.cross_entropy(
+    result, lse = sharded.cross_entropy(
         function, part_of(x), target, weight, lies.group, *where, options, in_place, over_rows
     )
     if options.reduction == "none":

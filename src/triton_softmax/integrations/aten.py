@@ -104,7 +104,7 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
 
     def plan_new(x: Tensor, _: str, invariant: bool, *given: Any) -> Any:
         inputs, options = (*given[: op.inputs - 1], x), options_of(x, *given)
-        return None if options is None else make_plan(op, inputs, *options, None, invariant)
+        return None if options is None else make_plan(op, inputs, *options, invariant)
 
     def forward(keys: torch.DispatchKeySet, x: Tensor, dim: Any, *rest: bool) -> Tensor:
         handles: Any = operators.handles

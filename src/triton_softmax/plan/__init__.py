@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 import triton
@@ -22,7 +22,17 @@ from torch import Tensor, empty_like
 
 from .. import arguments, composite
 from ..arguments import DTYPES, Part, check_alike, check_arguments, check_device
-from ..config import Choice, Device, Modified, Traits, chosen, columns_of, rows_of, splitting
+from ..config import (
+    Choice,
+    Device,
+    Modified,
+    Traits,
+    chosen,
+    columns_of,
+    on_ranks,
+    rows_of,
+    splitting,
+)
 from ..config.calls import Columns, Rows
 from ..config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from ..kernels import split_rows, split_strided, strided, tile, two_pass
@@ -40,9 +50,12 @@ GEOMETRIES = {
 }
 """The kernel behind each geometry name that a `Choice` can hold."""
 
+KERNELS = "packed_rows", "aligned_rows", "split_rows", "strided"
+"""The geometries that a caller can name."""
+
 
 def key_of(head: tuple, tensors: Sequence[Tensor | None]) -> tuple:
-    """The key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
+    """Return the key of a call in `plans`: `head`, then what a plan depends on in each tensor."""
     for t in tensors:  # a kernel in the head would be hashed by its source, slowly
         if t is None:
             head += (None,)
@@ -56,11 +69,11 @@ def plan_of(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    kernel: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> "AnyPlan":
-    """The plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
+    """Return the plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
     `plan_of(...).kernels` names the kernels it launches.
 
     Only a new kind of call is checked: a cached plan means that a call like it has passed.
@@ -71,29 +84,32 @@ def plan_of(
         dim: the dimension to reduce; negative counts from the end.
         dtype: dtype of the result, to which the input is rounded first; the first input's by
             default.
-        kernel: one of `triton_softmax.IMPLEMENTATIONS`, or None to choose.
         invariant: give a row the same bits in every batch.
         part: what the inputs are of rows that ranks share.
+        kernel: one of `KERNELS`, to compare them; None to choose.
 
     Raises:
-        TypeError, IndexError, ValueError, RuntimeError: see `softmax`.
+        TypeError, IndexError, ValueError, RuntimeError: see `softmax`; a ValueError also if the
+            kernel is unknown or does not support the call.
     """
-    key = (op, dim, dtype, kernel, invariant) if part is None else (op, dim, dtype, invariant, part)
+    key = (op, dim, dtype, invariant)
+    if part is not None or kernel is not None:
+        key += (part, kernel)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
-    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, kernel, invariant, part))
+    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
 
 
 def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
-    """A new plan for one input; the options are those of `plan_of`."""
+    """Make a plan for one input; the options are those of `plan_of`."""
     return make_plan(op, (x,), *options)
 
 
 def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> Any:
-    """`plan_of(...)(x)`, in a single Python call if the plan is one launch for one result. `head`
-    is the operation, then the options. A caller with checks of its own has another `head`, and
-    `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
+    """Return `plan_of(...)(x)`, in a single Python call if the plan is one launch for one result.
+    `head` is the operation, then the options. A caller with checks of its own has another `head`,
+    and `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
     address = x.data_ptr()
     key = (*head, x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
@@ -102,13 +118,16 @@ def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> 
         if made is None:
             return None
         plan = plans.keep(key, made)
-    if type(plan) is not Plan or not plan.alone or -1 != plan.index != current_device():
+    if type(plan) is not Plan or not plan.one_launch_one_result:
         return plan(x)
-    out = empty_like(x) if plan.same else plan.empty()
-    if plan.first.at is None:
-        plan.first.run((x,), (out,))
+    if -1 != plan.index != current_device():
+        return plan(x)
+    out = empty_like(x) if plan.out_is_like_x else plan.empty()
+    launch = plan.launches[0]
+    if launch.launch_at is None:
+        launch.run((x,), (out,))
     else:
-        plan.first.at((address,), (out.data_ptr(),))
+        launch.launch_at((address,), (out.data_ptr(),))
     return out
 
 
@@ -131,12 +150,11 @@ class Plan:
     ):
         self.launches = launches
         self.kernels = tuple(launch.kernel.__name__ for launch in launches)
-        self.first = launches[0]
         self.workspace = workspace
-        self.same = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
-        self.empty, *self.further = [empty_of(shape, dtype, x) for shape, dtype in outs]
+        self.out_is_like_x = outs[0] == (x.shape, x.dtype) and x.is_contiguous()
+        self.empty, *self.more_outs = [empty_of(shape, dtype, x) for shape, dtype in outs]
         self.index = cuda_index(x)
-        self.alone = not (self.further or workspace)
+        self.one_launch_one_result = not (self.more_outs or workspace)
 
     def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None
@@ -148,99 +166,161 @@ class Plan:
             with torch.cuda.device(index):
                 return self(*inputs, out=out, number=number)
         if out is None:
-            out = empty_like(inputs[0]) if self.same else self.empty()
+            out = empty_like(inputs[0]) if self.out_is_like_x else self.empty()
         outs = (out,)
-        for empty in self.further:
+        for empty in self.more_outs:
             outs += (empty(),)
-        at, workspace = self.first.at, self.workspace
+        launch_at, workspace = self.launches[0].launch_at, self.workspace
         more = () if number is None else (number,)
-        if at is None or (workspace is not None and self.launches[-1].at is None):
+        if launch_at is None or (workspace is not None and self.launches[-1].launch_at is None):
             words = () if workspace is None else (workspace.take(out.device),)
             for launch in self.launches:
                 launch.run(inputs, outs, *words, *more)
-            return outs if self.further else out
+            return outs if self.more_outs else out
         # Most operations have one input and one result: this saves two Python calls.
         addresses = (inputs[0].data_ptr(),) if len(inputs) == 1 else addresses_of(inputs)
         results = (out.data_ptr(),) if len(outs) == 1 else addresses_of(outs)
         if workspace is None:
-            at(addresses, results, *more)
+            launch_at(addresses, results, *more)
         else:
             held, words = workspace.reserve(out.device)
             for launch in self.launches:
-                launch.at(addresses, results, words, *more)
-        return outs if self.further else out
+                launch.launch_at(addresses, results, words, *more)
+        return outs if self.more_outs else out
 
 
 class RankPlan(Plan):
-    """The plan of an operation on the parts of rows that this rank has: between its launches the
-    ranks tell each other the words of their chunks, in one message.
+    """The plan of an operation on the parts of rows that this rank has: a rank is a chunk, or some.
 
-    With the words goes what each rank knows of the target logits: the second row scalar of a loss,
-    which is input number `at`, or `picked`, which is returned after the results, summed up. `shape`
-    is that of the words in units of 32 bits, its second dimension the chunks, and `dtype` theirs as
-    the kernel takes them.
+    The first launch publishes words of this rank's chunks, a message takes them to all ranks, and
+    the second launch writes from the words of all. Behind the words stand numbers that one rank
+    knows, and for which the others send 0: the target logits of a loss, its row scalar number `at`,
+    or `n_known` numbers of the caller.
+
+    Args:
+        launches: the one that publishes, and the one that writes.
+        x, outs: as for a `Plan`.
+        part: which part of the rows is here.
+        n_words: the words of this rank, as kernels take them, of this dtype.
+        dtype: of the words.
+        n_known: numbers behind the words, in the accumulator's dtype.
+        at: the input that holds them, if one does.
+        number: what the kernels take of each call if the caller has none.
     """
 
     def __init__(
-        self, launches: Any, x: Tensor, outs: Any,
-        part: Part, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
+        self, launches: Any, x: Tensor, outs: Any, part: Part, n_words: int, dtype: torch.dtype,
+        n_known: int = 0, at: int | None = None, number: float | None = None,
     ):  # fmt: skip
-        super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
-        self.part, self.shape, self.dtype, self.at = part, shape, dtype, at
+        super().__init__(launches, x, outs)
+        self.part, self.n_words, self.n_known, self.at = part, n_words, n_known, at
+        self.more = () if number is None else (number,)
+        self.wide, self.dtype = arguments.accumulator(x.dtype), dtype
+        self.nothing = tuple([x.new_empty(0, dtype=dtype) for _, dtype in outs])
+        self.line = line_of(n_words, dtype, n_known, self.wide)
+        self.message: Any = partial(x.new_empty(0, dtype=dtype).new_empty, self.line)
 
     def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
-        picked: Tensor | None = None,
+        known: Tensor | None = None,
     ) -> Any:  # fmt: skip
-        """Launch, send, and launch; as a `Plan`."""
-        x, workspace = inputs[0], cast(Workspace, self.workspace)
+        """Publish, send, and write; as a `Plan`. What is known, if it is given, is returned last,
+        summed up."""
+        message = self.publish(*inputs, number=number, known=known)
+        lines, work = self.part.exchange(message, self.part.group)
+        if work is not None:
+            work.wait()
+        return self.write(lines, *inputs, out=out, number=number, known=known)
+
+    def publish(
+        self, *inputs: Tensor, number: float | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        """Return the message of this rank."""
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
-                return self(*inputs, out=out, number=number, picked=picked)
-        outs = (self.empty() if out is None else out, *[empty() for empty in self.further])
-        words, n_words = workspace.take(x.device), math.prod(self.shape)
-        more = () if number is None else (number,)
-        self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
-        words = words.view(torch.int32)[:n_words]
-        known = picked if self.at is None else inputs[self.at]
+                return self.publish(*inputs, number=number, known=known)
+        message = self.message()
+        known = inputs[self.at] if self.at is not None else known
+        if known is not None and self.n_known:
+            behind = message[self.n_words :].view(self.wide)
+            behind[: self.n_known].copy_(known.reshape(-1))
+        if self.launches[0].grid:
+            more = self.more if number is None else (number,)
+            self.launches[0].run(inputs, self.nothing, message, *more)
+        return message
+
+    def write(
+        self, lines: Tensor, *inputs: Tensor, out: Tensor | None = None,
+        number: float | None = None, known: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the results, from the messages of all ranks."""
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self.write(lines, *inputs, out=out, number=number, known=known)
+        outs = (self.empty() if out is None else out,)
+        for empty in self.more_outs:
+            outs += (empty(),)
+        if self.launches[0].grid:
+            more = self.more if number is None else (number,)
+            self.launches[1].run(inputs, outs, lines, *more)
         if known is not None:
-            words = torch.cat((words, known.float().flatten().view(torch.int32)))
-        of_all = self.part.exchange(words)
-        words = of_all[:, :n_words].unflatten(1, self.shape)
-        words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
-        if known is not None:  # of one rank, and zeros
-            of_all = of_all[:, n_words:].contiguous().view(torch.float32).sum(0)
-            known = of_all.view(known.shape).to(known.dtype)
-            if self.at is not None:
-                inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
-        self.launches[1].run(inputs, outs, words, *more)
-        outs += () if picked is None else (known,)
+            behind = lines[:, self.n_words :].view(self.wide)[:, : self.n_known]
+            outs += (behind.sum(0).view(known.shape).to(known.dtype),)
         return outs if len(outs) > 1 else outs[0]
 
 
+def line_of(n_words: int, dtype: torch.dtype, n_known: int, wide: torch.dtype) -> int:
+    """The length of a message, in words: the words, and what is known behind them."""
+    return n_words + triton.cdiv(n_known * wide.itemsize, dtype.itemsize)
+
+
+SHORTEST_PART = 2048
+"""Columns of the largest part, at least, of which ranks send words of chunks: shorter ones would
+leave most of a program idle."""
+
+
+def in_chunks(x: Tensor, part: Part) -> bool:
+    """Whether `split_rows` reads parts of rows: adjacent elements of at most 32 bits. Else, or if
+    ranks do not know how long the parts of others are, a loop reads each."""
+    n_chunks = triton.cdiv(part.widest, splitting.LONGEST_CHUNK)
+    few = n_chunks * part.ranks <= splitting.MAX_CHUNKS and len(x) * n_chunks < 2**30
+    return part.widest >= SHORTEST_PART and x.dtype != torch.float64 and few
+
+
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
-    """A function that allocates a contiguous tensor on the device of x. This is the form that takes
+    """Return a function that allocates a contiguous tensor on the device of x. This form takes
     PyTorch the least time: it has no keywords to read."""
     return partial(x.new_empty(0, dtype=dtype).new_empty_strided, shape, layout.strides_of(shape))
 
 
 @dataclass(eq=False)
-class ByPyTorch:
-    """The plan of a call that PyTorch's operators compute, or before and after which they convert
-    tensors: `before` converts each input; `plan`, another plan or a function, computes the result;
-    `after` converts it, and also takes the original first input. `what` names the conversion."""
+class Fallback:
+    """The plan of a call that PyTorch's operators compute: `function` of its tensors."""
 
-    what: str | None
-    plan: Callable[..., Any]
-    before: Callable[[Tensor], Tensor] | None = None
+    function: Callable[..., Any]
+    kernels: ClassVar[tuple[str, ...]] = ()
+    launches: ClassVar[tuple[Launch, ...]] = ()
+
+    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
+        result = self.function(*inputs, **more)
+        return result if out is None else out.copy_(result)
+
+
+@dataclass(eq=False)
+class Adapter:
+    """A plan of converted tensors: `before` converts each input, `after` converts the result, and
+    also takes the original first input. `what` names the conversion."""
+
+    what: str
+    plan: "AnyPlan"
+    before: Callable[[Tensor], Tensor]
     after: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __post_init__(self):
-        self.kernels: tuple[str, ...] = getattr(self.plan, "kernels", ())
-        self.launches: tuple[Launch, ...] = getattr(self.plan, "launches", ())
+        self.kernels, self.launches = self.plan.kernels, self.plan.launches
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
-        result = self.plan(*(inputs if self.before is None else map(self.before, inputs)), **more)
+        result = self.plan(*map(self.before, inputs), **more)
         result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
@@ -248,7 +328,7 @@ class ByPyTorch:
         return (out.copy_(first), *others) if others else out.copy_(first)
 
 
-AnyPlan: TypeAlias = Plan | ByPyTorch
+AnyPlan: TypeAlias = Plan | Adapter | Fallback
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -264,37 +344,37 @@ def make_plan(
     inputs: tuple[Tensor, ...],
     dim: int,
     dtype: torch.dtype | None = None,
-    implementation: str | None = None,
     invariant: bool = False,
     part: Part | None = None,
+    kernel: str | None = None,
 ) -> AnyPlan:
     """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
     those of `softmax`; inputs may not differ in shape or device either."""
     x = inputs[0]
-    dim = check_arguments(x, dim, dtype, implementation)
-    check_device(x.device, implementation)
+    dim = check_arguments(x, dim, dtype)
+    check_device(x.device)
+    if kernel not in (None, *KERNELS):
+        raise ValueError(f"unknown kernel {kernel!r}; expected None or one of {KERNELS}")
     dtype = dtype or x.dtype
     without = x.shape[:dim] + x.shape[dim + 1 :]
     shape = without if op.reduces else x.shape
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
-    if x.numel() == 0:
+    if x.numel() == 0 and part is None:
         # An empty result, or the log-sum-exp of empty rows.
-        return ByPyTorch(None, lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
-    if x.device.type == "cpu" and implementation is None and not arguments.INTERPRETED:
+        return Fallback(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
+    if x.device.type == "cpu" and not arguments.INTERPRETED:
         function = composite.KERNEL_OF[op]
-        return ByPyTorch(None, lambda *inputs: function(*inputs, dim, dtype).contiguous())
+        return Fallback(lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
     def around(what, before, dim, dtype, after=None):
-        plan = make_plan(op, (*map(before, inputs),), dim, dtype, implementation, invariant, part)
-        return ByPyTorch(what, plan, before, after)
+        plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
+        return Adapter(what, plan, before, after)
 
     if x.dim() == 0:
         vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, implementation, invariant, part)
-        return ByPyTorch(
-            "vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape)
-        )
+        plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
+        return Adapter("vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
@@ -303,25 +383,19 @@ def make_plan(
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
-    plan = _plan_launches(op, inputs, tuple(outs), dim, implementation, invariant, part)
+    plan = _plan_launches(op, inputs, tuple(outs), dim, invariant, part, kernel)
     if plan is not None:
         return plan
-    if implementation in (None, "strided"):
-        return around("copy", layout.on_vectors, dim, dtype)
-    return around(
-        "matrix",
-        lambda t: layout.on_vectors(layout.as_matrix(t, dim)),
-        1,
-        dtype,
-        lambda y, x: layout.from_matrix(y, x.shape, dim),
-    )
+    if all(map(layout.lies_on_vectors, inputs)):
+        raise ValueError(f"{kernel} does not support dim={dim} of shape {tuple(x.shape)}")
+    return around("copy", layout.on_vectors, dim, dtype)
 
 
 def choose(
-    call: Rows | Columns | Modified, op: Operation, x: Tensor, implementation: str | None = None
+    call: Rows | Columns | Modified, op: Operation, x: Tensor, kernel: str | None = None
 ) -> Choice:
-    """The choice for a call of an operation, on the device of x."""
-    return chosen(call, traits_of(op), device_of(x), implementation)
+    """Return the choice for a call of an operation, on the device of x."""
+    return chosen(call, traits_of(op), device_of(x), kernel)
 
 
 def traits_of(op: Operation) -> Traits:
@@ -334,7 +408,7 @@ def traits_of(op: Operation) -> Traits:
 
 
 def in_every_batch(op: Operation, inputs: tuple[Tensor, ...], n_cols: int) -> Operation:
-    """The batch-invariant variant of an operation for these tensors and rows of this length."""
+    """Return the batch-invariant variant of an operation for these tensors and this row length."""
     itemsize = min([each.element_size() for each in inputs[: op.inputs]])
     return in_any_order(op, splitting.group_of(n_cols, itemsize))
 
@@ -344,9 +418,9 @@ def _plan_launches(
     inputs: tuple[Tensor, ...],
     outs: tuple[Tensor, ...],
     dim: int,
-    implementation: str | None = None,
-    invariant: bool = False,
-    part: Part | None = None,
+    invariant: bool,
+    part: Part | None,
+    kernel: str | None,
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
@@ -369,7 +443,7 @@ def _plan_launches(
     itemsize = min(each.element_size() for each in moved)
     addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
     held = max(each.element_size() for each in inputs[: op.inputs])
-    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and implementation != "strided":
+    if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and kernel != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
@@ -377,28 +451,27 @@ def _plan_launches(
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
-        rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
-        choice = choose(rows, op, x, implementation)
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
+        if part is not None:
+            rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+            rows = rows._replace(n_cols=total if invariant else part.widest)
+            choice = on_ranks(rows, traits_of(op), device_of(x), part.ranks)
+            known = n_rows * (op.numbers > 1)
+            n_words = op.sums * n_rows * choice.n_chunks
+            line = line_of(n_words, torch.int64, known, torch.float32)
+            launches, _ = launches_of(op, choice, outer, n_cols, line=line)
+            at = op.inputs + 1 if known else None
+            return RankPlan(launches, x, results, part, n_words, torch.int64, known, at)
+        rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
+        choice = choose(rows, op, x, kernel)
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or implementation not in (None, "strided") or total != n_cols:
+        if pair is None or kernel not in (None, "strided") or part is not None:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = choose(columns, op, x)
-    ranks = total // n_cols
-    if part is not None:
-        choice = choice._replace(
-            how=choice.how._replace(wait=False, depth=0),
-            n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
-            max_programs=None, two_launches=True,
-        )  # fmt: skip
-        launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
-        words = op.sums * outer[0], choice.n_chunks, 2
-        at = op.inputs + 1 if op.numbers > 1 else None
-        return RankPlan(launches, x, results, part, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -410,13 +483,14 @@ def launches_of(
     n_cols: int,
     col_strides: tuple[int, ...] = (),
     inner: tuple[int, ...] = (),
-    ranks: int = 1,
+    line: int = 0,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """The launches of a choice: one for each set of constants, which are two if chunks are
+    """Return the launches of a choice, one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides. The rows are parts of those of so many ranks.
+    the rows as `outer`, and look at no other strides. Ranks that share rows have so many words in a
+    line.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):
@@ -434,7 +508,7 @@ def launches_of(
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
-        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
+        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, line or choice.n_chunks
         numbers += (choice.n_chunks, choice.chunk_cols, *parts, splitting.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)

@@ -62,11 +62,9 @@ class Memo(dict):
 
 
 plans = Memo()
-"""The plans of all calls, by key."""
-
-checked = Memo()
-"""What is known of plain calls whose arguments have been checked, by the name of the function and
-everything that its checks read."""
+"""The plans of all calls, by key. Only a new kind of call is checked: a plan means that a call like
+it has passed. So its key holds all that the checks read, but for numbers that may change at every
+call, which are checked each time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,8 +74,8 @@ class Launch:
 
     `run(inputs, outs, *more)` launches on the current stream of the current device. Inputs and outs
     are tuples of tensors; what more the kernel takes of each call is a workspace, a number, or
-    both. The first launch goes through Triton; later ones repeat what it found. `at` does the same
-    with addresses; it is None before the first launch, and if Triton's launcher is unknown.
+    both. The first launch goes through Triton; later ones repeat what it found. `launch_at` does
+    the same with addresses; it is None before the first launch, and if this Triton is unknown.
 
     Args:
         kernel: the jitted function; its parameters are a tuple of inputs, a tuple of results, what
@@ -93,14 +91,14 @@ class Launch:
     numbers: tuple
     constants: dict
     options: dict
-    at: Any = field(default=None, init=False)
+    launch_at: Any = field(default=None, init=False)
 
     def run(
         self, inputs: tuple[Tensor, ...], outs: tuple[Tensor, ...], *more: Tensor | float
     ) -> None:
-        if self.at is not None:
+        if self.launch_at is not None:
             more = tuple([each.data_ptr() if isinstance(each, Tensor) else each for each in more])
-            self.at(addresses_of(inputs), addresses_of(outs), *more)
+            self.launch_at(addresses_of(inputs), addresses_of(outs), *more)
             return
         with ONE_AT_A_TIME, WITHOUT_WARNINGS():
             compiled = self.kernel[(self.grid,)](
@@ -108,16 +106,17 @@ class Launch:
             )
         # Other backends specialise on properties that may differ between these calls.
         if compiled is not None and compiled.metadata.target.backend == "cuda":
-            self.at = repeat(compiled, self.grid, (*self.numbers, *self.constants.values()))
+            tail = (*self.numbers, *self.constants.values())
+            self.launch_at = repeat(compiled, self.grid, tail)
 
 
 def addresses_of(tensors: tuple[Tensor, ...]) -> tuple[int, ...]:
-    """Return where tensors begin, as `Launch.at` takes them."""
+    """Return where tensors begin, as `Launch.launch_at` takes them."""
     return tuple(map(Tensor.data_ptr, tensors))
 
 
 def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
-    """Return `at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
+    """Return the `launch_at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
 
     It skips Triton's own preparation, unless a hook, such as a profiler's, must see each launch; it
     checks the hooks inline, to save a Python call.
@@ -129,7 +128,7 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
     public = compiled[(grid, 1, 1)]
     index, stream_of = current_device(), _current_stream
 
-    def at(addresses, results, *more):
+    def launch_at(addresses, results, *more):
         try:
             hooked = _hooks.launch_enter_hook.calls or _hooks.launch_exit_hook.calls
         except AttributeError:  # a single function instead of a chain, or unknown
@@ -139,7 +138,7 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
         else:
             launch(grid, 1, 1, stream_of(index), *head, addresses, results, *more, *tail)
 
-    return at
+    return launch_at
 
 
 def fast_form(compiled):
@@ -191,8 +190,8 @@ class WordPool:
         return block[begin : begin + n_words]
 
     def reserve(self, n_words: int, device: torch.device) -> tuple[Tensor, int]:
-        """The same as a block and where in it the zeros begin: a slice takes longer to make than
-        some kernels to launch."""
+        """Return the same as a block and where in it the zeros begin: a slice takes longer to make
+        than some kernels to launch."""
         if device.type != "cuda" or n_words > self.SIZE // 16 or _is_capturing():
             return torch.zeros(n_words, dtype=torch.int64, device=device), 0
         index = device.index
@@ -229,7 +228,7 @@ class Workspace:
         return torch.empty(max(1, self.n_words), dtype=torch.int64, device=device)
 
     def reserve(self, device: torch.device) -> tuple[Tensor | None, int]:
-        """The same as an address, with the memory that must live until the kernels are launched."""
+        """Return the same as an address, with the memory that must outlive the launches."""
         if not self.n_words:
             return None, 0
         if self.zeroed:

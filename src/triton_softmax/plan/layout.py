@@ -7,47 +7,33 @@ from torch import Tensor
 
 
 def strides_of(shape: torch.Size) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     return torch.empty(shape, device="meta").stride()
 
 
 def own(result: Tensor, shape: torch.Size) -> Tensor:
-    """A contiguous result in another shape, but not as a view: PyTorch forbids in-place changes to
-    views made inside an autograd function."""
+    """Return a contiguous result in another shape, but not as a view: PyTorch forbids in-place
+    changes to views made inside an autograd function."""
     storage, offset = result.untyped_storage(), result.storage_offset()
     return result.new_empty(0).set_(storage, offset, shape, strides_of(shape))
 
 
 def lies_on_vectors(tensor: Tensor) -> bool:
-    """Whether the tensor is contiguous and aligned to 16 bytes."""
+    """Return whether the tensor is contiguous and aligned to 16 bytes."""
     return tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
 
 
 def on_vectors(tensor: Tensor) -> Tensor:
-    """The tensor itself if contiguous and aligned, else a copy that is."""
+    """Return the tensor itself if contiguous and aligned, else a copy that is."""
     return (
         tensor if lies_on_vectors(tensor) else tensor.clone(memory_format=torch.contiguous_format)
     )
 
 
 def rows_along(x: Tensor, dim: int) -> Tensor:
-    """x as a matrix whose rows run along `dim`; a view where possible."""
+    """Return x as a matrix whose rows run along `dim`; a view where possible."""
     moved = x.movedim(dim, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
-
-
-def as_matrix(tensor: Tensor, dim: int) -> Tensor:
-    """`tensor` as (n_rows, n_cols) with adjacent columns; a view where possible."""
-    matrix = rows_along(tensor, dim)
-    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
-
-
-def from_matrix(matrix: Tensor, shape: torch.Size, dim: int) -> Tensor:
-    """The contiguous tensor whose rows along `dim` are those of `matrix`."""
-    if matrix.shape == shape and dim == 1:
-        return matrix
-    moved = shape[:dim] + shape[dim + 1 :] + shape[dim : dim + 1]
-    return own(matrix.view(moved).movedim(-1, dim).contiguous(), shape)
 
 
 def collapse(

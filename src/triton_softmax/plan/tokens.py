@@ -1,6 +1,7 @@
 """Plans of log-probabilities and entropies of tokens, and of their gradient."""
 
-import torch
+from typing import Any, NamedTuple
+
 import triton
 from torch import Tensor
 
@@ -8,17 +9,17 @@ from .. import arguments
 from ..arguments import Part, check_device
 from ..config import splitting
 from ..kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
-from . import AnyPlan, ByPyTorch, Plan, RankPlan, device_of, key_of, layout
+from . import Adapter, AnyPlan, Plan, RankPlan, device_of, key_of, layout, line_of
 from .launch import Launch, Workspace, plans
 
 ELEMENTS = 4096
 """Elements per program of `gradient_of_tokens`, 16 per thread. With half or twice as many, the
 gradient took 8 % and 12 % longer."""
 
-LANES, OF_LANE = 256, 32
-"""Lanes of a program of `run_tokens`, at most, and the elements of each in a tile. Shorter rows
-have two tiles at least: one lane waits for no other, and the end of a row is half of a short one's
-time. With 256 lanes, rows of 4,096 elements took 1.9 times as long."""
+MAX_LANES, ELEMENTS_PER_LANE = 256, 32
+"""Lanes of a program of `run_tokens`, at most, and the elements of each in a tile. Lanes merge only
+at the end of a row, which takes half the time of a short one; two tiles halve the lanes. With 256
+lanes, rows of 4,096 elements took 1.9 times as long."""
 
 RESIDENT = 4
 """Programs of `run_tokens` that a multiprocessor holds at once. Few rows are cut into so many;
@@ -40,24 +41,49 @@ def run_tokens(
     invariant: bool,
     part: Part | None = None,
     picked: Tensor | None = None,
+    key: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, ...]:
-    """The log-probability of one token per row, the entropy of the row, and what
+    """Return the log-probability of one token per row, the entropy of the row, and what
     `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
     The logits (…, C) are multiplied by `before`, capped, and multiplied by `factor` and by the
     scale of their row, both positive. Scale, token and mask are of rows (…), or None; without
     tokens the first result holds no values, without `entropy` the second. If ranks have parts of
-    the rows, `picked` is what each knows of modified logits; their sum is returned last.
+    the rows, `picked` is what each knows of modified logits; their sum is returned last. `key` is
+    that of the plan, if the caller has made one of what it was given and the options.
     """
-    given = token, mask, scale
-    key = key_of((run_tokens, before, softcap, entropy, invariant, part), (x, *given))
+    of_rows = token, mask, scale
+    n_known = 0 if picked is None else picked.numel()
+    options = before, softcap, entropy, invariant, part, n_known
+    plan, tensors = plan_of_tokens(x, of_rows, *options, key=key)
+    return plan(*tensors, number=factor, **({} if picked is None else {"known": picked}))
+
+
+def plan_of_tokens(
+    x: Tensor,
+    of_rows: tuple[Tensor | None, Tensor | None, Tensor | None],
+    before: float,
+    softcap: float | None,
+    entropy: bool,
+    invariant: bool,
+    part: Part | None = None,
+    n_known: int = 0,
+    key: tuple[Any, ...] | None = None,
+) -> tuple[Any, tuple[Tensor, ...]]:
+    """Return the plan of `run_tokens`, cached, and the tensors that it takes; `of_rows` are token,
+    mask and scale."""
+    if key is None:
+        head = run_tokens, before, softcap, entropy, invariant, part, n_known
+        key = key_of(head, (x, *of_rows))
     tensors = (x,)
-    for each in given:
+    for each in of_rows:
         tensors += () if each is None else (each,)
-    rows_given = token is not None, mask is not None, scale is not None
-    has = Given(*rows_given, entropy, before, softcap or 0.0)
-    plan = plans.get(key) or plans.keep(key, _plan_tokens(has, tensors, invariant, part))
-    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
+    plan = plans.get(key)
+    if plan is None:
+        there = [each is not None for each in of_rows]
+        has = Given(*there, entropy, before, softcap or 0.0)
+        plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
+    return plan, tensors
 
 
 def gradient_of_tokens(
@@ -74,23 +100,38 @@ def gradient_of_tokens(
     of_scale: bool = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """The gradient at the logits of `run_tokens`, from those at its results; and that at the scale
-    of each row (…), if asked for. `out` is contiguous, and possibly the logits."""
-    given = x, token, mask, scale, g, g_entropy, saved
+    """Return the gradient at the logits of `run_tokens` from the gradients at its results, and with
+    `of_scale` the gradient at the scale of each row (…). `out` is contiguous, and possibly the
+    logits."""
+    inputs = x, token, mask, scale, g, g_entropy, saved
     head = gradient_of_tokens, before, softcap, of_scale, out is None or out.data_ptr() & 15
-    key = key_of(head, given)
-    tensors = tuple([each for each in given if each is not None])
-    rows_given = token is not None, mask is not None, scale is not None
-    has = Given(*rows_given, g_entropy is not None, before, softcap or 0.0)
-    plan = plans.get(key) or plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
-    found = plan(*tensors, out=out, number=factor)
-    return (found[0], found[1].sum(-1)) if of_scale else (found,)
+    key = key_of(head, inputs)
+    tensors = tuple([each for each in inputs if each is not None])
+    plan = plans.get(key)
+    if plan is None:
+        there = token is not None, mask is not None, scale is not None
+        has = Given(*there, g_entropy is not None, before, softcap or 0.0)
+        plan = plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
+    results = plan(*tensors, out=out, number=factor)
+    return (results[0], results[1].sum(-1)) if of_scale else (results,)
 
 
-def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
-    """The strides of logits (…, C) and of tensors (…) for the rows' two dimensions, the size of the
-    second, elements per access and whether some rows start or end within one; None if the rows have
-    more dimensions or their elements lie apart."""
+class RowLayout(NamedTuple):
+    """How rows of adjacent elements lie in memory, in two dimensions."""
+
+    strides: tuple[tuple[int, int], ...]
+    """Of the logits and of each tensor of rows, along the outer and the inner dimension of rows."""
+    n_inner: int
+    """The size of the inner dimension."""
+    vector: int
+    """Elements per access."""
+    edges: bool
+    """Whether some rows start or end within an access."""
+
+
+def row_layout(tensors: tuple[Tensor, ...]) -> RowLayout | None:
+    """Return how logits (…, C) and tensors of rows (…) lie in memory; None if the rows have more
+    dimensions, or their elements lie apart."""
     x, *rows = tensors
     strides = [x.stride(), *[(*each.stride(), 0) for each in rows]]
     groups = layout.collapse(x.shape, strides, x.dim() - 1)
@@ -100,37 +141,43 @@ def _as_two(tensors: tuple[Tensor, ...]) -> tuple[tuple, int, int, bool] | None:
     outer, inner = [(1,) + (0,) * len(strides)] * (2 - len(groups)) + groups
     steps = tuple(zip(outer[1:], inner[1:], strict=True))
     vector = 16 // x.element_size() if x.data_ptr() % 16 == 0 else 1
-    return steps, inner[0], vector, any([count % vector for count in (x.shape[-1], *steps[0])])
+    edges = any([count % vector for count in (x.shape[-1], *steps[0])])
+    return RowLayout(steps, inner[0], vector, edges)
 
 
 def _plan_tokens(
-    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None
+    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None, n_known: int = 0
 ) -> AnyPlan:
     x = inputs[0]
     shape, total = x.shape[:-1], arguments.row_length(x, -1, part)
-    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
-    seen = _as_two(inputs)
-    if seen is None or (invariant and not layout.lies_on_vectors(x)):
+    n_cols, ranks = x.shape[-1], 1 if part is None else part.ranks
+    rows = row_layout(inputs)
+    if rows is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
-        return ByPyTorch("copy", _plan_tokens(has, copies, invariant, part), layout.on_vectors)
-    steps, n_inner, vector, edges = seen
+        plan = _plan_tokens(has, copies, invariant, part, n_known)
+        return Adapter("copy", plan, layout.on_vectors)
+    vector, edges = rows.vector, rows.edges
     if invariant and edges:  # rows start at different places of a vector
         vector, edges = 1, False
     n_rows = shape.numel()
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    if part is not None:  # of which other ranks need not know how long it is
+        n_chunks = 1
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
     if invariant and splitting.parts_of(total) > 1:
         n_chunks = splitting.parts_of(total) // ranks
-    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
-    n_chunks = triton.cdiv(n_cols, chunk_cols)
-    whole = triton.next_power_of_2(total)
-    lanes = max(32, min(LANES, whole // (2 * OF_LANE)))
-    of_lane = max(vector, min(OF_LANE, whole // lanes))
+    chunk_cols = triton.cdiv(triton.cdiv(max(1, n_cols), n_chunks), vector) * vector
+    n_chunks = triton.cdiv(max(1, n_cols), chunk_cols)
+    whole = triton.next_power_of_2(total if invariant else max(1, n_cols))
+    lanes = max(32, min(MAX_LANES, whole // (2 * ELEMENTS_PER_LANE)))
+    of_lane = max(vector, min(ELEMENTS_PER_LANE, whole // lanes))
     parts = triton.next_power_of_2(n_chunks * ranks)
     how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
-    halves = [how._replace(write=False), how._replace(publish=False)]
+    halves = [how._replace(write=False), how._replace(publish=False, ranks=ranks)]
+    wide, n_words = arguments.accumulator(x.dtype), 3 * n_rows * n_chunks
+    line = line_of(n_words, wide, n_known, wide)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
     if invariant:
         options["enable_fp_fusion"] = False
@@ -138,35 +185,32 @@ def _plan_tokens(
         Launch(
             token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            (steps, n_inner, n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
+            (*rows[:2], n_cols, (n_chunks, line) if each.ranks > 1 else n_chunks, chunk_cols),
             {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if parts > 1 else [how])
+        for each in (halves if parts > 1 or part is not None else [how])
     ]
-    wide = arguments.accumulator(x.dtype)
     results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
     if part is not None:
-        words = n_rows, n_chunks, 3
-        return RankPlan(tuple(launches), x, results, part, words, torch.float32)
+        return RankPlan(tuple(launches), x, results, part, n_words, wide, n_known)
     words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
 
 
 def _plan_gradient_of_tokens(has: Given, inputs: tuple[Tensor, ...], of_scale: bool) -> AnyPlan:
     x = inputs[0]
-    seen = _as_two(inputs[:-1])
-    if seen is None:
+    rows = row_layout(inputs[:-1])
+    if rows is None:
         copies = tuple([each.contiguous() for each in inputs])
-        return ByPyTorch("copy", _plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
-    steps, n_inner, vector, edges = seen
+        return Adapter("copy", _plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
     n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
     n_chunks = triton.cdiv(n_cols, ELEMENTS)
     launch = Launch(
         token_gradient_kernel,
         n_rows * n_chunks,
-        (steps, n_inner, n_cols, n_chunks),
-        {"GIVEN": has, "VECTOR": 1 if edges else vector, "BLOCK": ELEMENTS},
+        (*rows[:2], n_cols, n_chunks),
+        {"GIVEN": has, "VECTOR": 1 if rows.edges else rows.vector, "BLOCK": ELEMENTS},
         {"num_warps": 8},
     )
     results = [(x.shape, x.dtype)]

@@ -83,7 +83,6 @@ ODD = {
     "refused": (SOFTMAX, {**SOFTMAX, "causal": True}),
     "dimension": (SOFTMAX, {**SOFTMAX, "dim": 7}),
     "axis": (SOFTMAX, {**SOFTMAX, "dim": 1, "axis": 0}),
-    "kernel": ({**SOFTMAX, **INVARIANT}, {**SOFTMAX, **INVARIANT, "implementation": "strided"}),
     "scale": ({**SOFTMAX, "scale": 0.5}, {**SOFTMAX, "scale": 0.7}),
     "targets": (LOSS, {**LOSS, "class": 1}),
     "smoothing": (LOSS, {**LOSS, "label_smoothing": 7.0}),

@@ -2,6 +2,7 @@
 and as if nothing had been, once the last handle is removed."""
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -51,10 +52,22 @@ def as_it_was():
 
 def close(got, wanted):
     """Results like PyTorch's, with its dtypes, shapes and strides."""
-    tolerance = {}
-    if isinstance(wanted, torch.Tensor) and wanted.dtype.itemsize == 2:
-        tolerance = {"rtol": 2e-2, "atol": 2e-2}
+    if isinstance(wanted, (tuple, list)):
+        for one, other in zip(got, wanted, strict=True):
+            close(one, other)
+        return
+    narrow = isinstance(wanted, torch.Tensor) and wanted.dtype.itemsize == 2
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if narrow else {}
     torch.testing.assert_close(got, wanted, check_stride=True, equal_nan=True, **tolerance)
+
+
+def compared(call, alike=close):
+    """A call gives the same with our kernels as before. Return how many of them it ran."""
+    wanted = call()
+    with torch_operators() as handle:
+        got = call()
+    alike(got, wanted)
+    return handle.calls
 
 
 def outcome(call):
@@ -88,13 +101,9 @@ LAYOUTS = {
 def test_every_dtype(function, dtype):
     x = drawn(3, 35, dtype=dtype, scale=3.0)
     for dim in (-1, 0):
-        wanted = with_gradient(function, x, dim)
-        with torch_operators() as handle:
-            got = with_gradient(function, x, dim)
-        for one, other in zip(got, wanted, strict=True):
-            close(one, other)
+        calls = compared(lambda dim=dim: with_gradient(function, x, dim))
         backward = function is not torch.logsumexp
-        assert [*handle.calls.values()] == [1, 1] if backward else handle.calls == {LOGSUMEXP: 1}
+        assert [*calls.values()] == [1, 1] if backward else calls == {LOGSUMEXP: 1}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -102,22 +111,14 @@ def test_every_dtype(function, dtype):
 def test_every_layout(function, layout):
     x = LAYOUTS[layout](drawn(3, 4, 10, dtype=torch.float32))
     for dim in range(x.dim()):
-        wanted = with_gradient(function, x, dim)
-        with torch_operators() as handle:
-            got = with_gradient(function, x, dim)
-        for one, other in zip(got, wanted, strict=True):
-            close(one, other)
-        assert handle.calls
+        assert compared(lambda dim=dim: with_gradient(function, x, dim))
 
 
 def test_rows_of_infinities_and_of_what_is_no_number():
     inf, nan = torch.inf, torch.nan
     x = torch.tensor([[0.0, -inf, 1], [-inf] * 3, [0, inf, 1], [nan, 0, 1]], device=DEVICE)
     for function in FUNCTIONS.values():
-        wanted = function(x, 1)
-        with torch_operators() as handle:
-            close(function(x, 1), wanted)
-        assert sum(handle.calls.values()) == 1
+        assert sum(compared(lambda function=function: function(x, 1)).values()) == 1
 
 
 def test_the_kernels_run():
@@ -140,13 +141,7 @@ def test_what_is_made_of_them():
         "safe": lambda: torch.ops.aten._safe_softmax(x, 1),
         "distribution": lambda: torch.distributions.Categorical(logits=logits).entropy(),
     }
-    wanted = {name: call() for name, call in calls.items()}
-    found = {}
-    for name, call in calls.items():
-        with torch_operators() as handle:
-            close(call(), wanted[name])
-        found[name] = handle.calls
-    assert found == {
+    assert {name: compared(call) for name, call in calls.items()} == {
         "cross_entropy": {LOG_SOFTMAX: 1, LOG_SOFTMAX_BACKWARD: 1},
         "attention": {SOFTMAX: 1},
         "modules": {LOG_SOFTMAX: 1, SOFTMAX: 1},
@@ -183,10 +178,7 @@ def test_a_cast_before_softmax():
     """`dtype=` is PyTorch's: on a GPU it fuses the one from float16."""
     for dtype in (torch.float16, torch.bfloat16, torch.int64):
         x = drawn(3, 35, scale=3.0).to(dtype)
-        wanted = torch.softmax(x, 1, dtype=torch.float32)
-        with torch_operators() as handle:
-            close(torch.softmax(x, 1, dtype=torch.float32), wanted)
-        assert handle.calls == {SOFTMAX: 1}
+        assert compared(lambda x=x: torch.softmax(x, 1, dtype=torch.float32)) == {SOFTMAX: 1}
 
 
 def same(got, wanted):
@@ -234,13 +226,8 @@ OTHERS = {
 @each_function
 def test_what_is_not_ours(function, what):
     """Its result or its error is PyTorch's, to the bit and to the letter."""
-    call = OTHERS[what]
     with quietly():
-        wanted = outcome(lambda: call(function))
-        with torch_operators() as handle:
-            got = outcome(lambda: call(function))
-    same(got, wanted)
-    assert not handle.calls
+        assert not compared(lambda: outcome(lambda: OTHERS[what](function)), same)
 
 
 @contextlib.contextmanager
@@ -256,11 +243,7 @@ def test_nested_tensors(layout):
     parts = [drawn(n, 8, dtype=torch.float32, seed=n) for n in (2, 3)]
     with quietly():
         x = torch.nested.nested_tensor(parts, layout=layout)
-        wanted = torch.softmax(x, -1)
-        with torch_operators():
-            got = torch.softmax(x, -1)
-    for one, other in zip(got.unbind(), wanted.unbind(), strict=True):
-        close(one, other)
+        compared(lambda: torch.softmax(x, -1).unbind())
 
 
 def test_operators_called_by_name_with_what_does_not_fit():
@@ -273,10 +256,7 @@ def test_operators_called_by_name_with_what_does_not_fit():
         lambda: torch.ops.aten._log_softmax_backward_data(dy, y, 5, torch.float32),
     ]
     for call in calls:
-        wanted = outcome(call)
-        with torch_operators() as handle:
-            same(outcome(call), wanted)
-        assert not handle.calls
+        assert not compared(lambda call=call: outcome(call), same)
 
 
 @each_function
@@ -293,14 +273,10 @@ def test_derivatives_of_any_order(function):
         jacobian = torch.autograd.functional.jacobian(lambda x: function(x, 1), x, vectorize=True)
         return first.detach(), second.detach(), third, value, tangent, hessian, jacobian
 
-    wanted = each_one()
-    with torch_operators() as handle:
-        got = each_one()
+    assert compared(each_one, torch.testing.assert_close)
+    with torch_operators():
         assert torch.autograd.gradcheck(lambda x: function(x, 1), x, check_forward_ad=True)
         assert torch.autograd.gradgradcheck(lambda x: function(x, 1), x)
-    for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other)
-    assert handle.calls
 
 
 @each_function
@@ -314,10 +290,7 @@ def test_vmap(function):
         lambda: torch.vmap(torch.func.grad(lambda x, g: (function(x, 0)).mul(g[0, 0]).sum()))(x, g),
     ]
     for call in calls:
-        wanted = call()
-        with torch_operators() as handle:
-            torch.testing.assert_close(call(), wanted)
-        assert handle.calls
+        assert compared(call, torch.testing.assert_close)
 
 
 @each_function
@@ -325,12 +298,7 @@ def test_autocast(function):
     x = drawn(3, 35, dtype=torch.bfloat16)
     kind = torch.device(DEVICE).type
     with torch.autocast(kind, dtype=torch.bfloat16):
-        wanted = with_gradient(function, x, 1)
-        with torch_operators() as handle:
-            got = with_gradient(function, x, 1)
-    for one, other in zip(got, wanted, strict=True):
-        close(one, other)
-    assert handle.calls
+        assert compared(lambda: with_gradient(function, x, 1))
 
 
 def test_inference_mode_negative_views_and_a_default_device():
@@ -542,11 +510,8 @@ def test_a_cpu_outside_the_interpreter_has_pytorchs_bits():
 def test_a_cpu_without_the_interpreter_is_left_alone(monkeypatch):
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     x = torch.randn(3, 35)
-    wanted = with_gradient(torch.softmax, x, 1)
-    with torch_operators() as handle:
-        for one, other in zip(with_gradient(torch.softmax, x, 1), wanted, strict=True):
-            assert torch.equal(one, other)
-    assert not handle.calls
+    exactly = functools.partial(torch.testing.assert_close, rtol=0, atol=0)
+    assert not compared(lambda: with_gradient(torch.softmax, x, 1), exactly)
 
 
 # The library itself.
@@ -567,10 +532,7 @@ def test_nothing_recurses(name, monkeypatch):
     for way in ("kernels", "operators"):
         if way == "operators":
             monkeypatch.setattr(arguments, "INTERPRETED", False)
-        wanted = [call() for call in calls]
-        with torch_operators():
-            for call, before in zip(calls, wanted, strict=True):
-                torch.testing.assert_close(call(), before)
+        compared(lambda: [call() for call in calls], torch.testing.assert_close)
 
 
 @pytest.mark.parametrize("invariant", [False, True])
@@ -632,9 +594,7 @@ def test_threads_count_exactly():
 
     def work(number):
         for _ in range(n):
-            got = with_gradient(torch.log_softmax, inputs[number], 1)
-            for one, other in zip(got, wanted[number], strict=True):
-                close(one, other)
+            close(with_gradient(torch.log_softmax, inputs[number], 1), wanted[number])
 
     with torch_operators() as handle:
         assert in_threads(work) == []
@@ -649,8 +609,7 @@ def test_threads_that_install_and_remove_while_others_compute():
     def work(number):
         if number:
             while not done.is_set():
-                for one, other in zip(with_gradient(torch.softmax, x, 1), wanted, strict=True):
-                    close(one, other)
+                close(with_gradient(torch.softmax, x, 1), wanted)
             return
         for i in range(300):
             with torch_operators():

@@ -332,7 +332,7 @@ def test_what_is_not_compiled():
     with pytest.raises(ValueError, match="not sm_20"):
         compiled("", "sm_20")
     with pytest.raises(RuntimeError, match="nobody"):
-        compiled("softmax(torch.empty(8, 8), 1, implementation='nobody')")
+        compiled("softmax(torch.empty(8, 8), 1, nobody=1)")
     assert compiled("torch.empty(8)") == []
 
 

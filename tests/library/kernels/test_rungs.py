@@ -21,7 +21,9 @@ from kernel_cases import (
     watch_accesses,
 )
 from softmax_tutorial import naive, single_block, three_loops, two_loops
-from triton_softmax import IMPLEMENTATIONS, Softmax
+from triton_softmax import Softmax
+from triton_softmax.operations.softmax import SOFTMAX, SOFTMAX_VJP
+from triton_softmax.plan import KERNELS, plan_of
 
 pytestmark = quiet  # tiles reach past the last row, where 0 / 0 is computed and masked out
 
@@ -225,7 +227,19 @@ class OfRung(torch.autograd.Function):
         return ctx.rung.softmax_backward(*ctx.saved_tensors, dy), None
 
 
-@pytest.mark.parametrize("kernel", [None, *IMPLEMENTATIONS, "single_block", "two_loops"])
+def by_name(kernel):
+    """The kernel of the library as a rung."""
+
+    def along_rows(op, *inputs):
+        return plan_of(op, inputs, 1, kernel=kernel)(*inputs)
+
+    return SimpleNamespace(
+        softmax_forward=partial(along_rows, SOFTMAX),
+        softmax_backward=partial(along_rows, SOFTMAX_VJP),
+    )
+
+
+@pytest.mark.parametrize("kernel", [None, *KERNELS, "single_block", "two_loops"])
 @pytest.mark.parametrize("one_hot", [False, True])
 def test_the_check_of_the_article(kernel, one_hot):
     """Forward against torch, and backward through a cross-entropy of the output, whose targets are
@@ -235,11 +249,11 @@ def test_the_check_of_the_article(kernel, one_hot):
     target = torch.randint(3 if one_hot else 512, (n_rows,), device=DEVICE)
     if one_hot:
         target = torch.nn.functional.one_hot(target, 512).float()
-    ours = Softmax(dim=1, implementation=kernel) if kernel in (None, *IMPLEMENTATIONS) else None
+    rung = by_name(kernel) if kernel in KERNELS else RUNGS[kernel][0] if kernel else None
     found = []
     for softmax in (
         torch.nn.Softmax(dim=1),
-        ours or (lambda x: OfRung.apply(x, RUNGS[kernel][0])),
+        (lambda x: OfRung.apply(x, rung)) if rung else Softmax(dim=1),
     ):
         y = softmax(x)
         found.append((y, *torch.autograd.grad(torch.nn.CrossEntropyLoss()(y, target), x)))
