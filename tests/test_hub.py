@@ -29,7 +29,8 @@ PUBLIC = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("hub") / "made" / "here"
+    directory = tmp_path_factory.mktemp("hub") / "made"
+    directory.mkdir()  # an empty directory is taken
     hub.write(directory, "someone")
     return directory
 
@@ -207,11 +208,6 @@ def test_what_is_no_empty_directory_is_refused(tmp_path, monkeypatch, capsys, ki
         hub.main()
     assert f"{there} is not an empty directory" in capsys.readouterr().err
     assert contents(tmp_path) == before
-
-
-def test_an_empty_directory_is_taken(tmp_path):
-    hub.write(tmp_path, "someone")
-    assert (tmp_path / "build.toml").is_file()
 
 
 def test_the_build_is_the_source_with_metadata(tree):

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +23,6 @@ ABOVE = {
     SITE: set(),
 }
 """The packages that a package does not import: site → bench and playground → tutorial → library."""
-
-COMPILES_OR_RUNS = "computed"
-"""The part of the site that needs the library, torch and triton."""
 
 
 def modules(package: str) -> list[Path]:
@@ -63,38 +59,6 @@ def test_packages_import_downwards_only(package):
         for node, name in imports(path):
             top = name.split(".")[0]
             assert top not in ABOVE[package], f"{where(path, node)} imports {name}"
-
-
-def test_the_site_imports_no_library_torch_or_triton_but_where_it_computes():
-    """Nor does what it imports of the benchmarks, unless a function does so when called."""
-    folder = SRC / SITE / COMPILES_OR_RUNS
-    todo = [path for path in modules(SITE) if not path.is_relative_to(folder)]
-    seen = set()
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        tree = ast.parse(path.read_text("utf8"))
-        deferred = {
-            (inner.lineno, inner.col_offset)
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            for inner in ast.walk(node)
-            if isinstance(inner, (ast.Import, ast.ImportFrom))
-        }
-        for node, name in imports(path):
-            in_site = path.is_relative_to(SRC / SITE)
-            if not in_site and (node.lineno, node.col_offset) in deferred:
-                continue
-            top = name.split(".")[0]
-            assert top not in {LIBRARY, "torch", "triton"}, f"{where(path, node)} imports {name}"
-            if top in (BENCH, PLAYGROUND):
-                parts = name.split(".")
-                for at in (2, 3):
-                    file = SRC.joinpath(*parts[:at]).with_suffix(".py")
-                    if file.is_file():
-                        todo.append(file)
 
 
 @pytest.mark.parametrize("package", ABOVE)
@@ -139,68 +103,28 @@ def test_what_a_folder_of_the_library_imports(folder):
             assert ok, f"{where(path, node)} imports {name}"
 
 
-def test_no_kernel_has_more_than_fifteen_parameters():
-    """Triton specializes on elements of a tuple, so numbers that vary are parameters."""
-    found = {}
-    for path in [*modules(LIBRARY), *modules(TUTORIAL)]:
-        for node in ast.walk(ast.parse(path.read_text("utf8"))):
-            jitted = isinstance(node, ast.FunctionDef) and any(
-                ast.unparse(each).startswith("triton.jit") for each in node.decorator_list
-            )
-            if jitted and node.name.endswith("_kernel"):
-                found[node.name] = len(node.args.args) + len(node.args.kwonlyargs)
-    assert {"split_rows_kernel", "strided_kernel", "softmax_forward_two_loops_kernel"} <= set(found)
-    assert {name: count for name, count in found.items() if count > 15} == {}
-
-
 def private_names(path: Path) -> set[str]:
     """Private names of torch and triton in a file, those that `getattr` is asked for included."""
     roots = {"torch", "triton", "tl", "forward_ad"}
-    found: set[str] = set()
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text("utf8"))):
-        names = []
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
-            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            names += [*node.module.split("."), *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Import):
-            names = [
-                piece
-                for alias in node.names
-                if alias.name.split(".")[0] in roots
-                for piece in alias.name.split(".")
-            ]
+            imported = [alias.name.split(".") for alias in node.names]
+            names += sum((parts for parts in imported if parts[0] in roots), [])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
-            names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
+            names += [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
         elif isinstance(node, ast.Attribute):
-            value = node.value
-            while isinstance(value, ast.Attribute):
-                value = value.value
-            own = isinstance(value, ast.Name) and value.id in ("self", "cls")
-            names = [] if own else [node.attr]
-        found |= {name for name in names if name.startswith("_") and not name.startswith("__")}
+            own = re.match(r"(self|cls)\b", ast.unparse(node.value))
+            names += [] if own else [node.attr]
+    found = {name for name in names if name.startswith("_") and not name.startswith("__")}
     return found - {"_replace", "_asdict", "_fields"}  # public methods of named tuples
 
 
 def test_private_names_of_torch_and_triton_stand_in_few_files():
     found = {path.name for path in modules(LIBRARY) if private_names(path)}
     assert found <= {"modes.py", "operators.py", "launch.py", "symmetric_memory.py"}
-
-
-def test_measuring_and_the_providers_do_not_import_each_other():
-    graph = {}
-    for path in modules(BENCH):
-        names = {name.removeprefix(f"{BENCH}.").split(".")[0] for _, name in imports(path)}
-        graph[path.stem] = names & {other.stem for other in modules(BENCH)}
-
-    def reach(start: str) -> set[str]:
-        seen, todo = set(), [start]
-        while todo:
-            for name in graph[todo.pop()] - seen:
-                seen.add(name)
-                todo.append(name)
-        return seen
-
-    for name in graph:
-        assert name not in reach(name), f"{BENCH}.{name} imports itself, by way of others"
 
 
 IN_CELL = re.compile(r"^# code: (?P<path>\S+):(?P<name>\S+)$", re.M)
@@ -220,23 +144,3 @@ def test_every_section_of_the_source_is_on_a_page():
         for name in source.read(path.relative_to(ROOT).as_posix(), ROOT).edges
     }
     assert not marked - included
-
-
-def committed() -> list[str]:
-    run = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if run.returncode != 0:
-        pytest.skip("not a clone: no list of committed files")
-    return run.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_nothing_that_is_rendered_is_committed():
-    """What follows from a committed file is made when the site is built; see `test_computed.py`
-    for what needs a compiler."""
-    from softmax_site import rendered
-
-    made = {f"docs/{path}" for path in rendered.load(ROOT).assets}
-    assert made
-    assert not made & set(committed())
-    for name in committed():
-        assert not name.startswith(("docs/_generated/", "docs/assets/bench/", "site/")), name

@@ -66,13 +66,6 @@ for n_rows in (4096, 8):
     t, kept = torch.zeros(n_rows, dtype=torch.int64), torch.ones(n_rows, dtype=torch.bool)
     sum(each.sum() for each in selective_log_softmax_and_entropy(x, t, 0.7, kept)).backward()
 """,
-    "pushed words": """
-x = torch.empty(64, 65_536, dtype=torch.float16, requires_grad=True)
-group = ranks(2, pushing=True)
-for function in (softmax, log_softmax):
-    y = function(x, 1, group=group)
-    torch.autograd.grad(y, x, y.detach())
-""",
 }
 """Calls that nobody measured, as statements."""
 

@@ -88,24 +88,13 @@ def call_of_ranks(row: dict) -> Callable[[], object]:
 
 
 @functools.cache
-def ranks(size: int, pushing: bool = False) -> Any:
-    """A process group of which only the first rank is there; the others say what it says. They may
-    push words into each other's memory."""
-    from torch.distributed import _symmetric_memory
+def ranks(size: int) -> Any:
+    """A process group of which only the first rank is there; the others say what it says."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    symmetric_memory: Any = _symmetric_memory
     if not dist.is_initialized():
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=MOST_RANKS)
-
-    def rendezvous(words: Any, group: Any) -> Any:
-        return types.SimpleNamespace(get_buffer=lambda *_: words)
-
-    symmetric_memory.empty, symmetric_memory.rendezvous = torch.empty, rendezvous
-    group = dist.new_group(list(range(size)))
-    if pushing:
-        providers.imported("triton_softmax.distributed.symmetric_memory").push_words(group)
-    return group
+    return dist.new_group(list(range(size)))
 
 
 # --- a device that is not there

@@ -1,12 +1,16 @@
-"""A step of training of models of transformers, with our kernels in it and without.
+"""A step of training of models of transformers, with our kernels in it, with Liger's, and without.
 
-Both steps are of one model with the same numbers, in turn: forward, loss and backward in bfloat16,
+The steps are of one model with the same numbers, in turn: forward, loss and backward in bfloat16,
 with the number of tokens that the trainer passes. No optimizer runs, which would be the same.
 """
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,8 @@ import torch
 
 from softmax_bench.measure import percentile
 from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import write
+from softmax_bench.schema import read_json, write
+from triton_softmax.integrations import patch_transformers
 
 FORMAT = 1
 
@@ -42,8 +47,39 @@ CASES = (
 TINY = {"num_hidden_layers": 1, "vocab_size": 1000, "hidden_size": 256}
 """In place of these on a CPU, only to try the command."""
 
-PROVIDERS = ("transformers", "triton_softmax")
 WARM, ROUNDS = 3, 8
+
+
+@contextmanager
+def _liger(model: Any) -> Iterator[None]:
+    """Patch a model as a trainer with `use_liger_kernel` does, and undo that afterwards.
+
+    Liger's patch sets attributes of the model, of its modules and of the Python module that defines
+    them, and takes none of them back.
+    """
+    from transformers.integrations import liger
+
+    places = [sys.modules[type(model).__module__], *model.modules()]
+    before = [dict(vars(each)) for each in places]
+    try:
+        liger.apply_liger_kernel(model, None)
+        if "forward" not in vars(model):
+            raise NotImplementedError(f"Liger does not patch {type(model).__name__}")
+        yield
+    finally:
+        for place, known in zip(places, before):
+            for name in vars(place).keys() - known.keys():
+                del vars(place)[name]
+            vars(place).update(known)
+
+
+PROVIDERS: dict[str, Any] = {
+    "transformers": lambda model: nullcontext(),
+    "liger": _liger,
+    "triton_softmax": patch_transformers,
+    "triton_softmax, linear loss": partial(patch_transformers, linear_loss=True),
+}
+"""What a model is given for its steps; the first is what the others are compared with."""
 
 
 class Step:
@@ -100,44 +136,48 @@ class Step:
 
 
 def rows_of(step: Step) -> list[dict]:
-    """The rows of a model, with our handle and without."""
-    from triton_softmax.integrations import patch_transformers
-
+    """The rows of a model, one for each provider that can run it."""
     samples: dict[str, list[dict]] = {provider: [] for provider in PROVIDERS}
-    busy, calls = {}, {}
+    more: dict[str, dict] = {provider: {} for provider in PROVIDERS}
     for turn in range(WARM + ROUNDS + 1):
-        for provider in PROVIDERS:
-            handle = patch_transformers(step.model) if provider == PROVIDERS[1] else None
-            if turn < WARM + ROUNDS:
-                samples[provider].append(step.measured())
-            else:
-                busy[provider] = step.busy_ms()
-            if handle is not None:
-                handle.remove()
-                calls = handle.calls or calls
+        for provider in list(samples):
+            try:
+                with PROVIDERS[provider](step.model) as handle:
+                    if turn < WARM + ROUNDS:
+                        samples[provider].append(step.measured())
+                    else:
+                        more[provider]["busy_ms"] = step.busy_ms()
+                if handle is not None and turn == 0:
+                    more[provider]["calls"] = handle.calls
+            except (ImportError, NotImplementedError) as error:
+                print(f"{step.of_row['model']}, {provider}: {error}")
+                del samples[provider]
     rows = []
     for provider, found in samples.items():
         times = [each["ms"] for each in found[WARM:]]
         wall = {f"p{part}": round(percentile(times, part / 100), 3) for part in (20, 50, 80)}
-        more = {"calls": calls} if provider == PROVIDERS[1] else {}
-        more |= {key: found[-1][key] for key in ("bytes", "loss", "gradient")}
-        rows.append(
-            {**step.of_row, "provider": provider, "ms": wall, "busy_ms": busy[provider]} | more
-        )
+        last = {key: found[-1][key] for key in ("bytes", "loss", "gradient")}
+        rows.append({**step.of_row, "provider": provider, "ms": wall} | more[provider] | last)
     return rows
 
 
 def run(out: Path, device: str, commit: str | None) -> list[dict]:
-    """Measure all models, and write the file after each."""
+    """Measure all models, or go on with a file, which is written after each."""
     import transformers
 
     of_run = {**machine(device == "cuda"), "transformers": transformers.__version__}
     of_run |= {"commit": commit or git_commit(), "started": now()}
-    rows: list[dict] = []
+    data = read_json(out) if out.is_file() else {"environment": {}, "rows": []}
+    of_run["started"] = data["environment"].get("started", of_run["started"])
+    rows = data["rows"] if data["environment"] == of_run else []
+    known = {(row["model"], row["attention"]) for row in rows}
     for name, attention, size in CASES:
+        if (name, attention) in known:
+            continue
         try:
             rows += rows_of(Step(name, attention, size, device))
         except torch.OutOfMemoryError as error:
             print(f"{name}, {attention}: {error}")
         write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
+        print(*rows[-len(PROVIDERS) :], sep="\n", flush=True)
     return rows

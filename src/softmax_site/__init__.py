@@ -2,7 +2,7 @@
 
 * `equations`: labels, tests and kernel comments, read from the text of the repository;
 * `markdown`: the Python-Markdown extension that shows them, and includes what is rendered;
-* `rendered`: what follows from files: tables of `benchmarks`, `corrections`, `modules`;
+* `rendered`: what follows from files: tables of `benchmarks`, `modules`;
 * `build`: what MkDocs runs of ours;
 * `computed`: what needs a compiler or a kernel run, committed and compared by a test.
 

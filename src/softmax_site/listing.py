@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from softmax_site import corrections, equations, modules, source
+from softmax_site import equations, modules, source
 
 LONGEST_SIGNATURE = 3
 """Lines of a function before its body that are shown open."""
@@ -176,7 +176,7 @@ def shown_on(root: Path) -> dict[str, list[str]]:
 def paths(root: Path) -> list[str]:
     """The files that have a page: all of the library, and whatever an equation or a page names."""
     registry = equations.load(root)
-    found = {corrections.TESTS} if (root / corrections.TESTS).is_file() else set()
+    found = {modules.CORRECTIONS} if (root / modules.CORRECTIONS).is_file() else set()
     found |= {
         path.relative_to(root).as_posix()
         for folder in source.SHOWN

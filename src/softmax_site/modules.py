@@ -64,6 +64,20 @@ def listing(root: Path, package: str) -> str:
     return "\n".join(rows) + "\n"
 
 
+CORRECTIONS = "tests/site/test_corrections.py"
+
+
+def corrections(root: Path) -> str:
+    """The tests behind the corrections of the sources: a link to the line of each, with an
+    anchor."""
+    out = []
+    for node in ast.parse((root / CORRECTIONS).read_text("utf8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            anchor, href = node.name.replace("_", "-"), source.link(CORRECTIONS, node.lineno)
+            out.append(f'- <a id="{anchor}" href="{href}"><code>{node.name}</code></a>\n')
+    return "".join(out)
+
+
 _NAMED = re.compile(r"\]\[(\w+(?:\.\w+)+)\]")
 
 

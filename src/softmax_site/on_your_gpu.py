@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from softmax_bench import traffic
@@ -40,36 +41,31 @@ WARPS = {"three_loops": (8,), "two_loops": (2, 4, 8, 16)}
 """Of a program of the rungs that read a row again; the tuner of two loops takes the best."""
 
 
-def predicted(measured: dict) -> dict[str, tuple[int, float]]:
-    """The numbers that each rung moves for one of the matrix, and the predicted microseconds.
-
-    Args:
-        measured: what a prediction starts from, as `ladder_table.basis` has it.
-    """
-    found = {}
-    for name in [*LADDER][1:]:
+def predicted(measured: dict) -> Iterator[tuple[str, int, float, float]]:
+    """(rung, numbers moved for each of the matrix, predicted, measured microseconds); `measured` is
+    a `ladder_table.basis`."""
+    for label, us in measured["rungs"][1:]:
+        name = label.replace(" ", "_")
         # What the library chooses moves as little as any.
         moves = traffic.FORWARD.get(name, traffic.FORWARD["split_rows"])
-        moved = moves.reads_mn + moves.writes_mn
+        numbers = moves.reads_mn + moves.writes_mn
         again = moves.reads_mn - 1 if name in WARPS else 0
-        ways = WARPS.get(name, (16,))
-        found[name] = moved, min(timed.predicted(measured, moved, again, each) for each in ways)
-    return found
+        ways = (timed.predicted(measured, numbers, again, w) for w in WARPS.get(name, (16,)))
+        yield label, numbers, min(ways), us
 
 
 def predictions(root: Path) -> Fragment:
     """Each rung as it is predicted, beside what it takes."""
-    rows, measured = committed(root), basis(root)
+    measured = basis(root)
     if not measured:
         return Fragment("Not measured yet.\n")
     lines = []
-    for name, (moved, us) in predicted(measured).items():
-        took = rows[name]["us"]["p50"]
+    for label, numbers, us, took in predicted(measured):
         off = f"{100 * (us / took - 1):+.0f} %".replace("-", "−")
-        lines.append([LADDER[name], str(moved), f"{us:,.0f}", f"{took:,.0f}", off])
+        lines.append([label, str(numbers), f"{us:,.0f}", f"{took:,.0f}", off])
     head = ["", "numbers moved", "predicted, µs", "measured, µs", "off by"]
-    caption = f"{measured['matrix']}, float32, {measured['gpu']}."
-    return Fragment(block(table(head, lines, caption=caption)), measured_by([*rows.values()]))
+    body = table(head, lines, caption=f"{measured['matrix']}, float32, {measured['gpu']}.")
+    return Fragment(block(body), measured_by([*committed(root).values()]))
 
 
 def notebook(repository: str | None) -> str:

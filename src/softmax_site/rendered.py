@@ -22,7 +22,6 @@ from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
 from softmax_site import (
-    corrections,
     kernel_map,
     modules,
     on_your_gpu,
@@ -71,7 +70,7 @@ def load(root: Path) -> Rendered:
     out = measurements(root)
     out.fragments |= kernel_map.fragments(root, load_data(root)) | home.fragments(root)
     texts = {
-        "corrections": corrections.listing(root),
+        "corrections": modules.corrections(root),
         **{f"modules-{name}": modules.listing(root, name) for name in modules.LISTED},
     }
     out.fragments |= {name: Fragment(text) for name, text in texts.items()}

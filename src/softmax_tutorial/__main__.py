@@ -17,7 +17,7 @@ import triton
 
 import triton_softmax
 from softmax_tutorial.ladder import RUNGS
-from softmax_tutorial.ladder_table import DTYPE, LADDER, SHAPE, committed, report, table
+from softmax_tutorial.ladder_table import DTYPE, LADDER, SHAPE, committed, report
 from triton_softmax.operations.softmax import SOFTMAX
 from triton_softmax.plan import plan_of
 
@@ -111,16 +111,14 @@ def run(
         except Exception as error:  # an older GPU, or a smaller one, may lack what one rung needs
             label = LADDER.get(name, name)
             failed.append(f"{label} does not run here: {type(error).__name__}: {error}")
-    moved = 2 * x.numel() * x.element_size()
     if not time:
         ran = len(everyone) - len(failed)
         print(f"{ran} of {len(everyone)} answers were computed, and agree with float64.")
-    elif asked != SHAPE:
-        print(table(timed, moved, {}))
     else:
         environment = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
         environment["triton"] = triton.__version__
-        print(report(timed, environment, moved=moved, beside=committed(ROOT)))
+        beside = committed(ROOT) if asked == SHAPE else {}
+        print(report(timed, environment, asked, moved=2 * x.nbytes, beside=beside))
     if failed:
         print("", *failed, sep="\n")
     return timed

@@ -95,8 +95,12 @@ def table(microseconds: Mapping[str, float], moved: int, beside: Mapping[str, di
     return "\n".join(lines)
 
 
-def report(microseconds: Mapping[str, float], environment: Mapping[str, str], **more) -> str:
+def report(
+    microseconds: Mapping[str, float],
+    environment: Mapping[str, str],
+    shape: tuple[int, int] = SHAPE,
+    **more,
+) -> str:
     """What `python -m softmax_tutorial` prints where there is a GPU."""
-    rows, cols = SHAPE
-    first = f"{machine(environment)}\nSoftmax of {rows:,} × {cols:,}, {DTYPE}, forward. "
+    first = f"{machine(environment)}\nSoftmax of {shape[0]:,} × {shape[1]:,}, {DTYPE}, forward. "
     return f"{first}All answers agree with float64.\n\n{table(microseconds, **more)}"

@@ -45,6 +45,7 @@ def linear_cross_entropy(
     scale: float = 1.0,
     chunk_size: int | None = None,
     accum_dtype: torch.dtype | None = None,
+    loss_dtype: torch.dtype | None = None,
 ) -> Any:
     """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, …)`, with the logits
     of only `chunk_size` rows in memory at a time.
@@ -59,7 +60,7 @@ def linear_cross_entropy(
         linear_weight: (C, K), in the dtype of the input. Autocast converts both, and the bias.
         target: Classes, int64, int32 or uint8, in the shape of the input without K.
         linear_bias: (C,).
-        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
+        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale, loss_dtype: As for
             `cross_entropy`. An `ignore_index` of None is -100.
         chunk_size: Rows per chunk; by default as many as fill 512 MiB of logits, or 256 MiB where
             `accum_dtype` is the weight's.
@@ -90,7 +91,7 @@ def linear_cross_entropy(
     for each in operands:
         if each is not None:
             tensors.append(each)
-    plain, loss_dtype = is_plain_eager(*tensors), None
+    plain = is_plain_eager(*tensors)
     if not plain and isinstance(input, Tensor) and arguments.autocasts(input):
         if input.dtype != torch.float64:
             dtype = torch.get_autocast_dtype(input.device.type)
@@ -98,7 +99,7 @@ def linear_cross_entropy(
             input, linear_weight, linear_bias = [
                 t.to(dtype) if isinstance(t, Tensor) else t for t in layer
             ]
-            loss_dtype = torch.float32
+            loss_dtype = loss_dtype or torch.float32
     numbers = label_smoothing, z_loss, softcap, scale
     if softcap is not None or not (type(label_smoothing) is type(z_loss) is type(scale) is float):
         numbers = arguments.check_loss_numbers(*numbers)
@@ -110,13 +111,23 @@ def linear_cross_entropy(
     key = plan = None
     if plain:
         refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
-        head = linear_cross_entropy, ignore_index, reduction, chunk_size, accum_dtype, refused
+        head = (
+            linear_cross_entropy,
+            ignore_index,
+            reduction,
+            chunk_size,
+            accum_dtype,
+            refused,
+            loss_dtype,
+        )
         key = key_of((*head, arguments.contexts > 0, *numbers), operands)
         try:
             plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument
             key = None
     if plan is None:
+        if loss_dtype is not None:
+            arguments.check_dtype(loss_dtype, "the loss")
         arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
         accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
         label_smoothing, z_loss, softcap, scale = numbers

@@ -18,9 +18,6 @@ TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
 SPILLED = {
     "modified_rows_kernel softmax_vjp bf16": 4,
-    "pushed_rows_kernel log_softmax fp16": 40,
-    "pushed_rows_kernel log_softmax_vjp fp16": 72,
-    "pushed_rows_kernel softmax fp16": 124,
     "split_rows_kernel cross_entropy_gradient bf16": 44,
     "split_rows_kernel cross_entropy_gradient fp32": 24,
     "split_rows_kernel entropy bf16": 616,

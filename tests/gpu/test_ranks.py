@@ -156,52 +156,6 @@ def agreement(group) -> None:
     torch.cuda.synchronize()
 
 
-def pushing(group) -> None:
-    """Pushed words give what words give that are sent; and a rank that is late is named."""
-    import time
-
-    import torch.distributed as dist
-
-    from triton_softmax import log_softmax, softmax
-    from triton_softmax.distributed import symmetric_memory
-
-    device = torch.device("cuda", group.rank())
-    symmetric_memory.push_words(group, timeout=30.0)
-    for dtype, tolerance in TOLERANCES.items():
-        for rows, cols in ((5, 2049), (300, 8192), (33, 131_072)):
-            generator = torch.Generator(device).manual_seed(group.rank())
-            x = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
-            dy = torch.randn(rows, cols, generator=generator, device=device).to(dtype)
-            for call in (softmax, log_softmax):
-                found = []
-                for timeout in (None, 30.0):
-                    symmetric_memory.push_words(group, timeout)
-                    for _ in range(4):
-                        part = x.clone().requires_grad_()
-                        y = call(part, 1, group=group)
-                        y.backward(dy)
-                    found += [(y.detach(), part.grad)]
-                symmetric_memory.check_words(group)
-                for sent, was_pushed in zip(*found, strict=True):
-                    torch.testing.assert_close(was_pushed, sent, atol=tolerance, rtol=tolerance)
-    symmetric_memory.push_words(group, timeout=1.0)
-    x = torch.randn(64, 8192, device=device)
-    softmax(x, 1, group=group)
-    torch.cuda.synchronize()
-    dist.barrier(group)
-    if group.rank() == 0:
-        y = softmax(x, 1, group=group)
-        with pytest.raises(RuntimeError, match="rank 1 of the group"):
-            symmetric_memory.check_words(group)
-        assert y.isnan().all()
-    else:
-        time.sleep(3)
-        assert softmax(x, 1, group=group).isfinite().all()
-    torch.cuda.synchronize()
-    dist.barrier(group)
-    symmetric_memory.push_words(group, None)
-
-
 def main() -> None:
     import datetime
 
@@ -212,7 +166,6 @@ def main() -> None:
     checks(dist.group.WORLD)
     graphs(dist.group.WORLD)
     agreement(dist.group.WORLD)
-    pushing(dist.group.WORLD)
     dist.destroy_process_group()
 
 

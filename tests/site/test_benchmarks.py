@@ -35,7 +35,7 @@ from softmax_site.benchmarks.page import (
     notices,
     warnings,
 )
-from softmax_site.benchmarks.rungs import HEADLINES, LADDER, Rung, headline
+from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import SHAPE, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled, value_of
@@ -299,17 +299,6 @@ def test_a_rival_that_is_missing_is_said_beside_the_heat_map(suite):
         assert states.total() == 0 or re.search(rf">{label}</t[hd]>\s*{said}", text), (name, states)
 
 
-def test_a_sign_has_one_meaning():
-    """▲ and ▼ say who is ahead. The page of the method explains them, in Python one function does,
-    and a page that has them beside numbers names whom ours stands beside."""
-    for path in (ROOT / "src/softmax_site").rglob("*.py"):
-        assert "▲" not in path.read_text("utf8") or path.name == "words.py", path
-    for path in (ROOT / "docs").rglob("*.md"):
-        for line in path.read_text("utf8").splitlines():
-            if re.search("[▲▼]", line) and path.name != "method.md":
-                assert re.search(r"▲ ahead of \w+, = \[level\]\(.*\), ▼ behind", line), (path, line)
-
-
 def test_who_was_not_asked_is_not_beaten_in_silence(published):
     """A page that counts wins over cases in which a library has no right answer names those that
     have, or shows what became of the cases of each."""
@@ -367,7 +356,7 @@ def test_a_row_without_a_result_links_to_its_reason(made):
         assert "<abbr" not in page and " title=" not in page
     page, said = page_of(made, "forward"), made.fragments["bench-reasons"].text
     assert "RuntimeError: too long" in said and "no module | named quack" in said
-    target = re.search(r'<a href="/benchmarks/environment/#(why-liger-failed)">failed</a>', page)
+    target = re.search(r'<a href="/benchmarks/method/#(why-liger-failed)">failed</a>', page)
     assert target and re.search(rf'<tr id="{target[1]}">.*>Liger<.*failed', said)
 
 
@@ -381,18 +370,11 @@ def test_reasons_that_differ_in_numbers_alone_are_one():
     assert reason == "Input N 33 … 781 is not divisible by 4 or 8"
 
 
-def test_each_failure_has_a_program_of_ten_lines_that_names_versions():
+def test_each_program_of_a_failure_is_linked():
     folder = ROOT / "docs/benchmarks/failures"
-    page = (ROOT / "docs/benchmarks/environment.md").read_text("utf8")
+    page = (ROOT / "docs/benchmarks/method.md").read_text("utf8")
     linked = re.findall(r"\(failures/([\w-]+\.\w+)\)", page)
     assert sorted(linked) == sorted(path.name for path in folder.iterdir())
-    for path in folder.glob("*.py"):
-        _, text = path.read_text("utf8").split('"""\n', 1)
-        assert len([line for line in text.splitlines() if line]) <= 11 and "version" in text
-        printed = path.with_suffix(".txt")
-        if printed.exists():
-            gpu, versions, *said = printed.read_text("utf8").splitlines()
-            assert gpu.startswith("NVIDIA") and "torch 2." in versions and said
 
 
 def test_a_copy_that_is_slow_itself_is_no_baseline():
@@ -431,13 +413,6 @@ def test_the_number_beside_a_title_is_of_a_shape_that_the_kernel_gets(name):
     assert problem_of(Case("", seen, dim=1), device_of(132)).library().kernel == name
 
 
-def test_every_geometry_has_a_number_beside_its_title():
-    assert HEADLINES.keys() >= ON_THE_MAP
-    for name in HEADLINES:
-        pages = [path.read_text("utf8") for path in (ROOT / "docs/kernels").glob("*.md")]
-        assert sum(f"[[rendered reaches-{name}]]" in page for page in pages) == 1, name
-
-
 def test_a_strided_kernel_shows_the_shapes_that_it_gets(made):
     text = made.fragments["bench-rung-strided"].text
     assert "dim 1" in text and "gaps" not in text and "· another kernel" in text
@@ -456,20 +431,6 @@ def test_a_rung_is_compared_with_all_libraries_where_all_were_asked(made):
         factors = [other / own for other, own in pairs]
         assert rung.behind == sum(own > other + max(APART, NEAR * own) for other, own in pairs)
         assert rung.worst.factor == pytest.approx(min(factors)) and rung.cases == len(factors)
-
-
-def test_the_table_of_a_rung_puts_forward_and_float32_first(made):
-    heads = r'<th scope="col">([\w ]+) <span>(\w+)</span>'
-    kinds = [(way, dtype) for way in ("forward", "backward") for dtype in ("fp32", "bf16")]
-    assert re.findall(heads, made.fragments["bench-rung-strided"].text) == kinds
-    # Before the tutorial comes to the gradient, a page has the forward pass alone.
-    for name in (*LADDER, "split_rows", "packed_rows"):
-        text = made.fragments[f"bench-rung-{name}"].text
-        assert re.findall(heads, text) == kinds[:2] and "backward" not in text
-        assert {row["direction"] for row in Rung(data(), name).rows} == {"forward"}
-    backward = re.findall(heads, made.fragments["bench-rung-backward"].text)
-    rungs = ("naive", "two loops", "single block")
-    assert [name for name, _ in backward] == [each for each in rungs for _ in range(2)]
 
 
 def test_blocks_of_bytes_follow_the_count(made):
@@ -519,10 +480,7 @@ def test_a_wrong_answer_wins_nothing():
     assert best_peer(group) == "liger"
 
 
-def test_both_ways_of_counting_bytes_are_named(made):
-    page = (ROOT / "docs/benchmarks/sources.md").read_text("utf8")
-    assert "counts 2·M·N elements, as the article" in page
-    assert "counting M·N, as the tutorial" in page
+def test_bytes_are_counted_in_both_ways(made):
     first = next(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/article.csv"])))
     assert float(first["gb_per_s"]) == pytest.approx(
         2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3
@@ -557,7 +515,7 @@ def test_data_that_break_the_schema_are_refused_naming_file_and_field(
 def test_every_suite_keeps_to_the_published_schema():
     """A case of it, by each of its providers."""
     assert schema.SCHEMA.removeprefix("docs/benchmarks/") in (
-        ROOT / "docs/benchmarks/environment.md"
+        ROOT / "docs/benchmarks/method.md"
     ).read_text("utf8")
     made = data()
     rows = made["rows"]
@@ -802,7 +760,7 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     assert "16,384 keys" in few and "1,024 keys" not in few
     assert few.count("▲") - 1 == 4 * 2 and "FlexAttention" in few  # one is in the caption
     beside = attention.quoted(tmp_path)
-    assert beside["backward"]["fa2"] == pytest.approx((2.0, 2.0, 2.0))
-    assert beside["error"]["fa2"].most == pytest.approx(0.5)
+    assert beside["backward"]["fa2"] == pytest.approx([2.0] * 8)
+    assert beside["error"]["fa2"].high == pytest.approx(0.5)
     assert beside["decoding"]["copy"].mean == pytest.approx(0.9)
     assert attention.in_turn(64) < attention.in_turn(128) < attention.PEAK / 1e12

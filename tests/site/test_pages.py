@@ -182,19 +182,6 @@ def test_a_phone_scrolls_nothing_sideways_but_code(page):
     assert not any(inside.values()), inside
 
 
-def test_what_scrolls_sideways_is_noticed(tab):
-    """An equation and a table of a thousand pixels; code of as many is no concern."""
-    view = tab.open("math/numerics").view
-    assert not view.evaluate(SIDEWAYS)
-    wide = [".equation-body math", ".md-typeset__table td", "pre code"]
-    view.evaluate(
-        """(wide) => wide.forEach((each) => { document.querySelector(each).style.cssText =
-            "display: inline-block; width: 1000px"; })""",
-        wide,
-    )
-    assert len(view.evaluate(SIDEWAYS)) == 2
-
-
 def test_axe_finds_no_serious_problem(found):
     problems, _ = found
     assert not problems, "\n".join(problems)

@@ -1,8 +1,6 @@
 """What stands around the pages: what they say of themselves, what they load, what can be copied,
 where a lost reader ends, and the front page of the repository."""
 
-import copy
-import json
 import re
 from pathlib import Path
 
@@ -170,22 +168,6 @@ def own_of_first(blocks: list[tuple[float, float]]) -> list[float]:
 def test_committed_pictures_are_small():
     sizes = {name: (ROOT / "docs/assets" / name).stat().st_size for name in MOST_BYTES}
     assert all(size <= MOST_BYTES[name] for name, size in sizes.items()), sizes
-
-
-def test_other_data_change_what_is_said_and_drawn(measurements):
-    """So that the comparisons above can fail: our slowest row, twice as slow."""
-    other = copy.deepcopy(measurements)
-    worst = share.rows(other)[-1]
-    rows = measured.of_suite(other, share.SUITE, dtype=share.DTYPE, provider="triton_softmax")
-    row = next(row for row in rows if measured.n_cols(row) == worst.length)
-    row["us"] = json.loads(json.dumps(row["us"]))
-    row["us"]["p50"] *= 8
-    row["us_turns"] = [8 * us for us in row["us_turns"]]
-    before, after = (quoted.Quoted(ROOT, each)["grid"] for each in (measurements, other))
-    assert after.behind == before.behind + 1
-    changed = share.rows(other)
-    assert "▼" in share.svg(changed, 640, 17, "") and worst not in changed
-    assert share.alt(changed) != share.alt(share.rows(measurements))
 
 
 def test_the_claim_counts_losses_like_wins(measurements):

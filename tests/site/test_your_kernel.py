@@ -12,12 +12,13 @@ from kernel_cases import INTERPRETED
 from site_build import ROOT, python
 from softmax_bench import traffic
 from softmax_playground import kernel_source, small_triton
-from softmax_playground.checker import course, in_page, judge, timed, with_small_triton
+from softmax_playground.checker import course, in_page, judge, timed, with_small_triton, with_triton
 from softmax_playground.small_triton import library, session
 from softmax_site import on_your_gpu
 from softmax_tutorial import __main__ as tutorial
 from softmax_tutorial import ladder_table, single_block, three_loops, two_loops
 
+interpreted = pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter")
 COURSE = course.load(ROOT)
 BASIS = ladder_table.basis(ROOT)
 MEASURED = dict(BASIS["rungs"])
@@ -40,13 +41,13 @@ def said(name: str, source: str = "") -> dict:
 # ---- How good the prediction is ----
 
 
-@pytest.mark.parametrize("name", [*ladder_table.LADDER][1:])
-def test_a_rung_is_predicted_from_its_traffic(name):
+def test_rungs_are_predicted_from_their_traffic():
     """Every kernel within 15 % of what was measured; the lines of PyTorch are not, and the page
     says so."""
-    _, us = on_your_gpu.predicted(BASIS)[name]
-    off = us / MEASURED[ladder_table.LADDER[name]] - 1
-    assert (abs(off) <= timed.WITHIN) == (name != "naive"), off
+    found = {label: us / took - 1 for label, _, us, took in on_your_gpu.predicted(BASIS)}
+    assert [*found] == [*ladder_table.LADDER.values()][1:]
+    for label, off in found.items():
+        assert (abs(off) <= timed.WITHIN) == (label != "naive"), (label, off)
     page = (ROOT / "docs" / on_your_gpu.PAGE).read_text("utf8")
     assert f"All kernels are within {timed.WITHIN:.0%}".replace("%", " %") in page
     assert "The *naive* lines are five kernels of PyTorch, and take longer" in page
@@ -234,7 +235,7 @@ def small_ladder(monkeypatch):
     return seen
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter")
+@interpreted
 @pytest.mark.parametrize("name", ["single_block", "three_loops", "online_softmax"])
 def test_the_command_times_a_kernel_beside_the_rungs(name, small_ladder, tmp_path, capsys):
     """It is a row of the table; the first is the copy, and ours is the last to be timed."""
@@ -249,7 +250,23 @@ def test_the_command_times_a_kernel_beside_the_rungs(name, small_ladder, tmp_pat
     assert "Yours is slower than the library, " in out
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter")
+@interpreted
+def test_the_small_triton_looks_first(monkeypatch):
+    """What it refuses is not launched, since a GPU would write out of range."""
+    launched = []
+    launch = with_triton.Lab.launch
+    count = lambda *given, **named: launched.append(given) or launch(*given, **named)  # noqa: E731
+    monkeypatch.setattr(with_triton.Lab, "launch", count)
+    each = COURSE["single_block"]
+    past = each.solution.replace("cols < n_cols", "cols <= n_cols")
+    solved, message, *_ = command.checked(each, past)
+    assert not solved and "out of range" in message and not launched
+    for name in ("single_block", "backward_project", "cross_entropy"):
+        solved, message, *_ = command.checked(COURSE[name], COURSE[name].solution)
+        assert solved and launched, message
+
+
+@interpreted
 def test_a_wrong_kernel_is_not_timed(small_ladder, tmp_path, capsys):
     """Neither one that the checker refuses, nor one that is wrong on the large matrix alone."""
     file = tmp_path / "mine.py"
@@ -263,12 +280,12 @@ def test_a_wrong_kernel_is_not_timed(small_ladder, tmp_path, capsys):
     assert "yours gives a wrong answer" in capsys.readouterr().out
 
 
+@interpreted
 def test_what_is_on_no_ladder_says_so(small_ladder, tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(COURSE["lse_kernel"].solution, "utf8")
-    if INTERPRETED:
-        assert command.main(["lse_kernel", "--time", "--file", str(file)]) == 1
-        assert "computes no softmax of a matrix's rows" in capsys.readouterr().out
+    assert command.main(["lse_kernel", "--time", "--file", str(file)]) == 1
+    assert "computes no softmax of a matrix's rows" in capsys.readouterr().out
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ same wrong numbers as the reader's, its remark is the reader's.
 import math
 
 from ..small_triton.refusals import refused
-from ..small_triton.right import is_close, is_list, pairs
+from ..small_triton.right import is_close, is_list, listed, pairs
 
 ALLOWED = ("math", "triton", "triton.language", "__future__")
 """What an exercise may import, in a page as at the command line."""
@@ -158,7 +158,7 @@ def number(names, right, said, digits=0.0, among=()):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
         kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
-        why = f"Choose among {_listed(among)}." if among else _usual(answer, right, digits)
+        why = f"Choose among {listed(among)}." if among else _usual(answer, right, digits)
         if answer in among:
             why = f"For {shown(answer)} the result is right."
         raise Wrong(f"It is not {shown(answer)}.", kind, why)
@@ -256,7 +256,7 @@ def before_running(source):
     lines = source.split("\n")
     left = [i + 1 for i in range(len(lines)) if "..." in lines[i].split("#")[0]]
     if left:
-        which = "line " + str(left[0]) if len(left) == 1 else "lines " + _listed(left)
+        which = ("lines " if left[1:] else "line ") + listed(left)
         return f"There is a ... left to fill in, in {which}.", left[0]
     has_math = [1 for line in lines if line.split()[:2] == ["import", "math"]]
     for i in range(len(lines)):
@@ -273,10 +273,6 @@ def before_running(source):
             return f"Line {i + 1} imports {module}, which is not there: {has}", i + 1
     refusal = refused(source)
     return refusal and (f"{refusal[0]} Line {refusal[1]} does.", refusal[1])
-
-
-def _listed(numbers):
-    return ", ".join([str(each) for each in numbers[:-1]]) + " and " + str(numbers[-1])
 
 
 # ---- The verdict ----
@@ -314,7 +310,7 @@ class Sheet:
         except Exception as error:
             return None, error
 
-    def verdict(self, source, run, lab, line_of, aside=None):
+    def verdict(self, source, run, lab, line_of, also=None):
         """(solved, message, line) for the reader's source; the line is where it fails, from 1, or
         0.
 
@@ -322,19 +318,18 @@ class Sheet:
             run: runs a source and answers its names.
             lab: where kernels run.
             line_of: from an exception to the line of the source where it happened, or None.
-            aside: (run, lab) in which the known wrong answers are tried, if not in the same. What
-                it refuses in words of its own is wrong even if `run` takes it: Triton's
-                interpreter takes what its compiler refuses, as a tile for a condition.
+            also: (run, lab) of Triton, in which a kernel that is right has to be right too; it
+                alone decides where the first lacks something of Triton's.
         """
-        said = before_running(source) if "\nANSWER =" not in "\n" + source else None
+        predicts = "\nANSWER =" in "\n" + source
+        said = None if predicts else before_running(source)
         if said:
             return False, said[0], said[1]
         said, error = self.failure(source, run, lab)
         in_kernel = "triton.jit" in source
-        other = self.failure(source, *aside)[1] if aside and in_kernel else None
-        refused = other and not isinstance(other, (Wrong, AttributeError, NotImplementedError))
-        if refused and "keyword" not in str(other):  # and not for what it lacks
-            error = other
+        if also and in_kernel and not predicts and (not error or _lacks(error)):
+            run, lab = also
+            said, error = self.failure(source, run, lab)
         if not error:
             return True, said, 0
         told = isinstance(error, Wrong)
@@ -342,7 +337,7 @@ class Sheet:
         line = line_of(raised) or 0 if raised else 0
         message = error.message if told else _failure(error, line, in_kernel)
         message += f" Line {line} does." if told and line else ""
-        remark = self.remark(other if told and other else error, *(aside or (run, lab)))
+        remark = self.remark(error, run, lab)
         return False, message + ("" if message.endswith(remark) else " " + remark), line
 
     def remark(self, error, run, lab):
@@ -358,6 +353,12 @@ class Sheet:
         return error.why if isinstance(error, Wrong) else ""
 
 
+def _lacks(error):
+    """Whether a kernel asks for what the small Triton does not have."""
+    named = isinstance(error, TypeError) and "keyword" in str(error)
+    return named or isinstance(error, (AttributeError, NotImplementedError))
+
+
 def _symptom(error):
     return error.symptom if isinstance(error, Wrong) else type(error).__name__ + str(error)
 
@@ -366,8 +367,6 @@ def _failure(error, line, in_kernel=False):
     where = f" in line {line}" if line else ""
     text = (getattr(error, "msg", None) or str(error)).replace("isn't defined", "is not defined")
     said = "{}{}{}".format(type(error).__name__, where, ": " + text if text else "")
-    if "shapes do not fit" in text:
-        said += ". Look for a [:, None] or [None, :] that is missing."
     names = [name for name in FOREIGN if f"name '{name}'" in text or f"tl.{name} " in text]
     if names or (in_kernel and "Tile" in text):
         said += ". " + (KERNELS_NAMES if in_kernel else "`import math` has exp, log and inf.")

@@ -5,6 +5,8 @@ A number that is read or written takes its share of the time of a measured copy.
 again costs less where the rows of all programs that run at once fit into the L2 cache.
 """
 
+from ..small_triton.right import listed
+
 WITHIN = 0.15
 """How far a prediction may be off; the page *On your GPU* shows by how much it is for each rung."""
 COLS = 1024
@@ -66,10 +68,6 @@ def place(us, rungs, within):
     faster.reverse()
     named = ("level with", level), ("faster than", slower), ("slower than", faster)
     return "; ".join([f"{words} {listed(labels)}" for words, labels in named if labels])
-
-
-def listed(words):
-    return " and ".join(([", ".join(words[:-1])] if words[1:] else []) + words[-1:])
 
 
 def said(basis, launch, lab):

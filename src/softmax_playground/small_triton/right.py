@@ -1,4 +1,5 @@
-"""What is right of a row, and which numbers are not, in plain Python: for cells and exercises."""
+"""What is right of a row, which numbers are not, and words for it, in plain Python: for cells and
+exercises."""
 
 import math
 
@@ -100,3 +101,13 @@ def pairs(got, wanted, at=()) -> list:
     if not (is_list(got) and is_list(wanted) and len(got) == len(wanted)):
         return [(at, got, wanted)]
     return [each for i in range(len(wanted)) for each in pairs(got[i], wanted[i], at + (i,))]
+
+
+def listed(words):
+    """One, two and three.
+
+    >>> listed(["x"]), listed([1, 2, 3])
+    ('x', '1, 2 and 3')
+    """
+    words = [str(each) for each in words]
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:])

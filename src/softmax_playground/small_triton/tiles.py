@@ -249,7 +249,9 @@ def common_shape(*shapes):
     for shape in shapes:
         for i, size in enumerate((1,) * (rank - len(shape)) + tuple(shape)):
             if size != 1 and found[i] not in (1, size):
-                raise ValueError("shapes do not fit: " + " and ".join([str(s) for s in shapes]))
+                found = " and ".join([str(s) for s in shapes])
+                hint = "look for a [:, None] or [None, :] that is missing"
+                raise ValueError(f"shapes do not fit: {found}; {hint}")
             if size != 1:
                 found[i] = size
     return tuple(found)

@@ -9,7 +9,7 @@ name the first that fits counts.
 
 from . import show
 from .memory import INF, NAN, Tensor, float32
-from .right import attention, attention_backward, is_close, is_list, pairs, scores
+from .right import attention, attention_backward, is_close, is_list, listed, pairs, scores
 from .right import log_softmax, logsumexp, softmax, softmax_backward, statistics
 from .tiles import Tile
 
@@ -70,14 +70,13 @@ def judge(lines, names, trace):
             return _wrong(name, names.get(name), line, wanted, wrong, trace)
         fits.append(f"{name} is {line.split(' = ', 1)[1].split('  # ')[-1]}")
     moved = " " + _moved(trace, order) if trace.accesses else ""
-    return {"right": True, "says": f"Right: {_listed(fits)}.{moved}"}
+    return {"right": True, "says": f"Right: {listed(fits)}.{moved}"}
 
 
 LOOK = {
     " leaves ": "Look at the mask, and at the offset of the row.",
     "o module named": "Only plain Python runs here, beside triton, triton.language and math.",
     "Tensor object": "A kernel runs by kernel[grid](…), such as softmax[(2,)](x, y, 3, BLOCK=4).",
-    "shapes do not fit": "Look for a [:, None] or [None, :] that is missing.",
 }
 """What to look at, by what an error says."""
 
@@ -116,10 +115,6 @@ def expect(actual, expected, within=1e-4):
         raise AssertionError(f"{where} is {_short(is_)} but should be {_short(should)}")
 
 
-def _listed(names):
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
-
-
 def _moved(trace, results):
     """What moved beside the least possible: each input read once, each result written once."""
     least, extra, between = 0, [], []
@@ -142,10 +137,10 @@ def _moved(trace, results):
             part, up_to = ("parts of ", "up to ") if len(set(counts.values())) > 1 else ("", "")
             extra.append(f"{kind} {part}{tensor.name} {up_to * (most > 2)}{times}")
     if between:
-        extra.append("keeps " + _listed(between) + " in memory")
+        extra.append("keeps " + listed(between) + " in memory")
     total = sum([trace.bytes(kind) for kind in ("load", "store", "atomic")])
     if extra:
-        return f"It {_listed(extra)}: {total} bytes, where {least} would do."
+        return f"It {listed(extra)}: {total} bytes, where {least} would do."
     fewest = ", the fewest possible" if total == least else ""
     return f"No element is read or written twice: {total} bytes{fewest}."
 
@@ -183,7 +178,7 @@ def _hint(at, got, wanted, tensor, writers, trace, line):
         return "No program has written it: look at the grid, and at the mask of the store."
     who = {(step.launch, step.program) for step in writers}
     if len(who) > 1 and len({launch for launch, _ in who}) == 1:
-        programs = _listed([str(program) for _, program in sorted(who)])
+        programs = listed([program for _, program in sorted(who)])
         return f"Programs {programs} write it: look at the offsets."
     last = writers[-1]
     mine = [s for s in trace.steps if (s.launch, s.program) == (last.launch, last.program)]

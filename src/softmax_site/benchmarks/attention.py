@@ -10,15 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-from softmax_bench.report import geometric_mean
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks import charts
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
 from softmax_site.benchmarks.tables import Cell, folded, table
+from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import SIGNS, side, signs
 from softmax_site.figures.moving import EXPONENTIALS
 
@@ -137,20 +136,10 @@ def _fragment(run: dict, parts: list[str]) -> Fragment:
     return Fragment("\n\n".join([*map(block, parts), where]), Measured(f"{run['date']}T00:00:00Z"))
 
 
-class Beside(NamedTuple):
-    """How ours stands beside another, over all lengths."""
-
-    mean: float
-    least: float
-    most: float
-
-
-def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Beside:
-    """What is measured of ours over that of another, where both have it; geometric mean and
-    ends."""
+def beside(groups: Iterable[dict], other: str, measure: Callable[[dict], float | None]) -> Values:
+    """What is measured of ours over that of another, where both have it."""
     pairs = [(measure(g["attention"]), measure(g[other])) for g in groups if other in g]
-    factors = [mine / theirs for mine, theirs in pairs if mine and theirs]
-    return Beside(geometric_mean(factors) or 0.0, min(factors), max(factors))
+    return Values(mine / theirs for mine, theirs in pairs if mine and theirs)
 
 
 def overtaken(forward: Cases) -> dict[str, dict[str, int]]:

@@ -131,7 +131,7 @@ def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
     ends = dict.fromkeys(utc[:10] for utc in (measured.utc, measured.last) if utc)
     days = " to ".join(f"{at.day} {at:%B %Y}" for at in map(datetime.fromisoformat, ends))
     if measured.changed:
-        which = '<a href="/benchmarks/environment/#what-is-launched-today">What changed</a>'
+        which = '<a href="/benchmarks/method/#what-is-launched-today">What changed</a>'
         several = f"Of the {measured.calls:,} timings of ours shown here, {measured.changed:,}"
         verb = "is" if measured.changed == 1 else "are"
         text = f"{several} {verb} of code that has changed since. {which}"

@@ -19,7 +19,7 @@ from softmax_site.templates import filled
 Group = dict[str, dict]
 """The rows of a case by provider."""
 
-WHY = "/benchmarks/environment/#why"
+WHY = "/benchmarks/method/#why"
 """Where reasons are quoted, followed by who gave no result and how."""
 
 

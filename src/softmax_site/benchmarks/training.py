@@ -9,26 +9,33 @@ from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note, ru
 from softmax_site.benchmarks.tables import table
 
 FILE = "docs/benchmarks/training.json"
-HEAD = ("step", "ms", "ms with ours", "time", "GB", "GB with ours", "memory")
-"""The most memory of a step; the ratios are ours over theirs."""
+HEAD = ("step", "with", "ms", "time", "GB", "memory")
+"""The most memory of a step; the ratios are to transformers alone."""
+NAMES = {
+    "liger": "Liger",
+    "triton_softmax": "ours",
+    "triton_softmax, linear loss": "ours, linear loss",
+}
 
 
 def steps(root: Path) -> Fragment:
-    """A line for each model and attention: the time of a step and its most memory, with ratios."""
+    """A line for each model, attention and provider: the time of a step and its most memory."""
     if not (root / FILE).is_file():
         return NOT_MEASURED
     data = read_json(root / FILE)
-    rows, env = data["rows"], data["environment"]
-    body = []
-    for theirs, ours in zip(rows[::2], rows[1::2]):
-        sequences, tokens = theirs["batch"]
-        line = [f"{theirs['model']}, {sequences} × {tokens:,} tokens, {theirs['attention']}"]
-        for before, after in (
-            (theirs["ms"]["p50"], ours["ms"]["p50"]),
-            (theirs["bytes"] / 1e9, ours["bytes"] / 1e9),
+    env, body = data["environment"], []
+    first: dict = {}
+    for row in data["rows"]:
+        first = row if row["provider"] == "transformers" else first
+        sequences, tokens = row["batch"]
+        step = f"{row['model']}, {sequences} × {tokens:,} tokens, {row['attention']}"
+        line = [step, NAMES.get(row["provider"], row["provider"])]
+        for value, before in (
+            (row["ms"]["p50"], first["ms"]["p50"]),
+            (row["bytes"] / 1e9, first["bytes"] / 1e9),
         ):
-            line += [f"{before:.1f}", f"{after:.1f}"]
-            line.append(f"× {after / before:.2f}" if before else "–")  # memory of a CPU
+            ratio = f"× {value / before:.2f}" if row is not first and before else "–"
+            line += [f"{value:.1f}", ratio]  # a CPU's memory is unknown
         body.append(line)
     of_run = note(*runs_words([env]), f"transformers {env['transformers']}")
     return Fragment(f"{block(table(HEAD, body))}\n\n{of_run}")

@@ -1,15 +1,17 @@
 """Our cross-entropy and softmax in the models of transformers.
 
-While a handle is active, three things of transformers are ours: the loss of causal language models,
+While a handle is active, four things of transformers are ours: the loss of causal language models,
 under all its names together, because the trainer compares them; the function that attention layers
-with "eager" get; and `forward` of routers. The last two are transformers' own, called with our
-softmax. Models stay as they are, so that they can be copied and saved.
+with "eager" get; `forward` of routers; and `forward` of language models. The last three are
+transformers' own, called with our softmax or, if a handle asks for it, with a head that makes no
+logits (`linear_loss`). Models stay as they are, so that they can be copied and saved.
 """
 
 import functools
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakSet
@@ -23,6 +25,7 @@ from ..arguments import DTYPES
 from ..functional import softmax
 from .causal_lm import causal_lm_loss
 from .handle import LOCK, Handle, Replacement
+from .linear_loss import UnmadeLogits, without_logits
 
 LOSS = "ForCausalLMLoss"
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
@@ -30,7 +33,11 @@ CAST = "softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)"
 """The softmax of most attention functions of transformers."""
 
 
-def patch_transformers(model: nn.Module | None = None) -> Handle:
+MODELS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""How the names of classes end whose head makes the logits of a loss."""
+
+
+def patch_transformers(model: nn.Module | None = None, *, linear_loss: bool = False) -> Handle:
     """Put our cross-entropy and softmax into the models of transformers.
 
     Covers each loss that is `ForCausalLMLoss`, and the softmax of attention with "eager" and of
@@ -41,9 +48,16 @@ def patch_transformers(model: nn.Module | None = None) -> Handle:
     Args:
         model: Only this module and those in it now; by default all, also those made later. Its
             handle goes before one for all, and does not keep it alive. A copy is not covered.
+        linear_loss: In training with labels, compute the loss by `linear_cross_entropy` from the
+            hidden states and the head, so that the logits of only some rows are in memory at a
+            time. The output's `logits` are then None. Evaluation and generation, which need the
+            logits, have them, and so has what `torch.compile` compiles. Where the logits must be
+            made (a head with an adapter, sharded or hooked; no labels, as where a trainer smooths
+            them; a `forward` that reads the logits; a loss of another kind), they are, and a
+            warning says why, once for each reason.
 
     Returns:
-        A handle that counts "cross_entropy" and "softmax".
+        A handle that counts "cross_entropy", "linear_cross_entropy" and "softmax".
 
     Raises:
         TypeError: `model` is not a module.
@@ -51,16 +65,25 @@ def patch_transformers(model: nn.Module | None = None) -> Handle:
     """
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-    return _OfModels(model)
+    return _OfModels(model, linear_loss)
 
 
 class _OfModels(Handle):
-    def __init__(self, model: nn.Module | None):
+    def __init__(self, model: nn.Module | None, linear_loss: bool):
         self.modules = None if model is None else WeakSet(model.modules())
+        self.linear_loss, self._said = linear_loss, set[str]()
         super().__init__(_models)
 
     def covers(self, module: Any) -> bool:
         return self.modules is not None and module in self.modules
+
+    @torch.compiler.assume_constant_result  # run while it compiles
+    def say(self, model: str, reason: str) -> None:
+        """Warn, once, that the logits of a class of models are made."""
+        words = f"linear_loss: {model} makes its logits, since {reason}"
+        if words not in self._said:
+            self._said.add(words)
+            warnings.warn(words, stacklevel=2)
 
 
 class _Models(Replacement):
@@ -89,13 +112,16 @@ class _Models(Replacement):
         self._replace(PreTrainedModel, "__init__", self._init)
         if hasattr(AttentionInterface, "get_interface"):  # from transformers 5.1 on
             self._replace(AttentionInterface, "get_interface", self._get_interface)
-        self._put_in_routers()
+        routers = nn.Module, "Router", self._with_our_softmax
+        self._forwards = routers, (PreTrainedModel, MODELS, self._without_logits)
+        self._put_in_forwards()
 
-    def _put_in_routers(self) -> None:
-        for each in _subclasses(nn.Module):
-            known = any(owner is each for owner, *_ in self._replaced)
-            if each.__name__.endswith("Router") and "forward" in vars(each) and not known:
-                self._replace(each, "forward", self._with_our_softmax)
+    def _put_in_forwards(self) -> None:
+        known = {owner for owner, *_ in self._replaced}
+        for parent, names, ours_for in self._forwards:
+            for each in {*_subclasses(parent)} - known:
+                if "forward" in vars(each) and each.__name__.endswith(names):
+                    self._replace(each, "forward", ours_for)
 
     def _take_out(self) -> None:
         _rename(_our_loss, self._their_loss)
@@ -111,12 +137,14 @@ class _Models(Replacement):
         self._replaced.append((owner, name, ours, theirs))
 
     def loss(self, module: Any, *args: Any, **kwargs: Any) -> Tensor:
-        handle = self.answering(module)
+        logits = args[0] if args else kwargs["logits"]
+        unmade = isinstance(logits, UnmadeLogits)
+        handle = logits.call.handle if unmade else self.answering(module)
         if handle is None:  # removed, and the caller kept the function
             return self._their_loss(*args, **kwargs)
         loss = causal_lm_loss(*args, **kwargs)
         if not is_compiling():
-            handle.count("cross_entropy")
+            handle.count("linear_cross_entropy" if unmade and logits.call.used else "cross_entropy")
         return loss
 
     def _loss_function(self, theirs: property) -> property:
@@ -138,9 +166,28 @@ class _Models(Replacement):
             theirs(model, *args, **kwargs)
             with LOCK:
                 if self.handles:
-                    self._put_in_routers()
+                    self._put_in_forwards()
 
         return init
+
+    def _without_logits(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(theirs)
+        def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+            training = model.training and torch.is_grad_enabled()
+            handle = self.answering(model) if training else None
+            if handle is None or not handle.linear_loss:
+                return theirs(model, *args, **kwargs)
+            loss, reason = model.loss_function, None
+            if is_compiling():
+                reason = "torch.compile compiles it"
+            elif loss is not _our_loss and getattr(loss, "func", None) != self.loss:
+                reason = "its loss_function is another"
+            if reason is None:
+                return without_logits(theirs, model, args, kwargs, handle)
+            handle.say(type(model).__name__, reason)
+            return theirs(model, *args, **kwargs)
+
+        return forward
 
     def _get_interface(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(theirs)

@@ -57,31 +57,6 @@ def test_compiles_without_spills(call, shape):
             assert "ld.global.v4" in result.assembly and "st.global.v4" in result.assembly
 
 
-LAUNCHED = [("softmax", "bfloat16", False), ("softmax", "float32", True)]
-LAUNCHED += [("log_softmax", "bfloat16", True), ("log_softmax", "float32", False)]
-"""Name, dtype, whether rows may start between two vectors."""
-PUSHED_SPILLED = {("float32", True): 4, ("bfloat16", False): 8}
-"""Bytes per thread at most, in any supported Triton, of what is known to spill."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype", "edges"), LAUNCHED)
-def test_pushed_words_compile_without_spills(name, dtype, edges):
-    """Forward and backward, for a part of 65,536 columns on two ranks."""
-    found = compiled(f"""
-x = torch.empty(64, {65_537 if edges else 65_536}, dtype=torch.{dtype}, requires_grad=True)
-y = {name}(x, 1, group=ranks(2, pushing=True))
-torch.autograd.grad(y, x, y.detach())
-""")
-    assert [each.kernel for each in found] == ["pushed_rows_kernel"] * 2
-    for result in found:
-        assert result.constants["CHUNKS"] == (16 if edges else 8)
-        assert result.constants["HOW"].edges == edges
-        assert result.spill_bytes <= PUSHED_SPILLED.get((dtype, edges), 0)
-        # Words are looked for in memory, anew.
-        assert "ld.volatile.global.b64" in result.assembly
-
-
 @pytest.mark.slow
 def test_all_operations_and_kernels_are_here():
     found = [each for call in CALLS for shape in SHAPES for each in launched(call, shape)]

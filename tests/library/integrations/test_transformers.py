@@ -13,6 +13,7 @@ import torch
 
 from kernel_cases import DEVICE, quiet
 from ranks import Ranks
+from small_models import LENGTH, VOCABULARY, assert_same_step, batch, replica_of, small, step
 from triton_softmax import arguments
 from triton_softmax.integrations import patch_transformers
 from triton_softmax.integrations.causal_lm import causal_lm_loss
@@ -22,64 +23,11 @@ from transformers import modeling_utils, trainer  # noqa: E402
 from transformers.loss import loss_utils  # noqa: E402
 
 pytestmark = quiet
-VOCABULARY, LENGTH = 99, 5
 THEIR_LOSS = loss_utils.ForCausalLMLoss
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": VOCABULARY,
-}
-NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "eos_token_id": 1}
-CONFIGS = {
-    "llama": SHAPE,
-    "gpt2": GPT2 | NO_DROPOUT | {"bos_token_id": 1},
-    "gemma2": SHAPE | {"final_logit_softcapping": 2.0, "attn_logit_softcapping": 1.0},
-    "mixtral": SHAPE | {"num_local_experts": 4},
-    "gpt_oss": SHAPE | {"num_local_experts": 4, "num_experts_per_tok": 2},
-}
+CONFIGS = ("llama", "gpt2", "gemma2", "mixtral", "gpt_oss")
 ROUTED = ("mixtral", "gpt_oss")
-FALCON = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-LOSS_ALONE = {  # their softmax does not pass the interface, as docs/use/transformers.md says
-    "falcon": {each: SHAPE[each] for each in FALCON},
-    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY},
-    "xglm": SHAPE | {"d_model": 32, "ffn_dim": 48, "num_layers": 2, "attention_heads": 4},
-}
-
-
-def small(name: str, attention: str = "eager", dtype: torch.dtype = torch.float32):
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(name, **(CONFIGS | LOSS_ALONE)[name])
-    kind = transformers.AutoModelForCausalLM
-    return kind.from_config(config, attn_implementation=attention, dtype=dtype).to(DEVICE)
-
-
-def batch() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(0, VOCABULARY, (2, LENGTH), generator=generator)
-    labels = tokens.clone()
-    labels[0, :2] = -100
-    return {"input_ids": tokens.to(DEVICE), "labels": labels.to(DEVICE)}
-
-
-def step(model, **more) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The loss and the gradients of a step of training."""
-    model.zero_grad()
-    loss = model(**batch(), **more).loss
-    loss.backward()
-    named = ((n.removeprefix("_orig_mod."), p.grad) for n, p in model.named_parameters())
-    return loss.detach(), {name: gradient for name, gradient in named if gradient is not None}
-
-
-def assert_same_step(found, wanted, **tolerance) -> None:
-    torch.testing.assert_close(found[0], wanted[0], **tolerance)
-    assert found[1].keys() == wanted[1].keys()
-    for name, gradient in found[1].items():
-        torch.testing.assert_close(gradient, wanted[1][name], **tolerance, msg=name)
+LOSS_ALONE = ("falcon", "bloom", "xglm")
+"""Their softmax does not pass the interface, as docs/use/transformers.md says."""
 
 
 @pytest.fixture(autouse=True)
@@ -273,17 +221,19 @@ def test_checkpoints_compute_again():
 
 
 def test_replicas_run_ours():
-    """As `DataParallel` makes them, here on one device."""
     model, given = small("llama"), batch()
-    wanted = model(**given).loss
-    replica = model._replicate_for_data_parallel()
+    wanted, replica = model(**given).loss, replica_of(model)
     with patch_transformers() as handle:
         torch.testing.assert_close(replica(**given).loss, wanted)
     assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+    with patch_transformers(model) as handle:
+        torch.testing.assert_close(replica(**given).loss, wanted)
+    assert handle.calls == {}
 
 
 def test_adapters_run_ours():
-    peft = pytest.importorskip("peft")
+    import peft
+
     model = small("llama")
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"]))
     wanted = step(adapted)
@@ -295,9 +245,14 @@ def test_adapters_run_ours():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_ranks_run_ours(two_ranks, how):
-    two_ranks.ask("step", how)
+@pytest.mark.parametrize("linear_loss", [False, True])
+@pytest.mark.parametrize(
+    "how", ["ddp", "fsdp", "fsdp with a sharded head", "deepspeed 2", "deepspeed 3"]
+)
+def test_ranks_run_ours(two_ranks, how, linear_loss):
+    if how.startswith("deepspeed"):
+        pytest.importorskip("deepspeed")
+    two_ranks.ask("step", how, linear_loss)
 
 
 @pytest.fixture(scope="module")
