@@ -4,7 +4,7 @@ softmax_bench everything --out DIR`.
 What is quoted most comes first. Each job is a command of its own, which writes a file below the
 folder after each case. A job that has ended is not begun again, and one that was cut off goes on
 where it was, so a run that takes several calls is the same command again; seed and commit are those
-of the first. At the end the cells of all suites are one file, as `softmax_site.publish` takes it.
+of the first. At the end `.github/publish.sh DIR OUT` puts it in the place of what is published.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from softmax_bench.launches import DATA, read_rows
 from softmax_bench.results import git_commit
 from softmax_bench.schema import FORMAT, ROOT, DataError, begun, read_json, write
 
-MEASUREMENTS = "measurements.json"
+MEASUREMENTS, OTHERS = "new.json", "docs/benchmarks"
+"""The cells of all suites, and where all else lies, as `.github/publish.sh` takes them."""
+
 PROGRESS = "progress.json"
 
 GROUPS = {
@@ -68,7 +70,7 @@ class Job(NamedTuple):
 def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    processes = str(max(1, (os.cpu_count() or 1) // gpus - 1))
+    processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
     def cells(name: str, suites: Iterable[str], parts: int) -> list[Job]:
@@ -87,16 +89,17 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
         ]  # fmt: skip
 
     def other(name: str, seconds: float, *command: str, gpus: int = 1) -> Job:
-        return Job(name, seconds, [*command, "--out", str(out / f"{name}.json"), *commit], gpus)
+        path = str(out / OTHERS / f"{name}.json")
+        return Job(name, seconds, [*command, "--out", path, *commit], gpus)
 
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    several = [other("ranks", 90, *of_ranks, "-m", "softmax_bench.ranks", gpus=gpus)]
+    several = [other("ranks", 90, *of_ranks, *bench, "ranks", gpus=gpus)]
     return [
         *shared["lengths"], *shared["random"], *shared["losses"],
         *(several if gpus > 1 else []), *shared["shapes"],
-        other("attention", 240, "-m", "softmax_bench.attention"),
+        other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *alone["compiles"], *shared["rungs"],
@@ -180,7 +183,7 @@ def begin(out: Path, commit: str | None, machine: dict) -> dict:
     Raises:
         DataError: it is of another commit or machine.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    (out / OTHERS).mkdir(parents=True, exist_ok=True)
     path = out / PROGRESS
     about = {"commit": commit or git_commit(), "machine": machine}
     if not path.is_file():
@@ -225,7 +228,7 @@ def run(
                     merged(out)
                 with (out / f"{job.name}.log").open("a", encoding="utf-8") as log:
                     process = subprocess.Popen(
-                        program(job), stdout=log, stderr=log, start_new_session=True,
+                        program(job), stdout=log, stderr=log, start_new_session=True, cwd=ROOT,
                         env=os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)},
                     )  # fmt: skip
                 running[job.name] = (job, process, time.monotonic(), taken)

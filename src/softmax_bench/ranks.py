@@ -1,6 +1,6 @@
 """Softmax and cross-entropy of rows that are cut over several GPUs, beside what others do.
 
-`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks --out FILE`
+`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench ranks --out FILE`
 adds a run to a file, for rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th
 percentile of each call, on the slower rank, with nothing in the L2 cache before; its time among
 many, back to back; and what it sends. The others are PyTorch's softmax of a `DTensor`, its
@@ -12,12 +12,10 @@ the rest is made of.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import pickle
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,8 @@ from torch import Tensor
 
 from softmax_bench.measure import HostTimer, summary
 from softmax_bench.providers import Missing, imported
-from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import add_run, check_writable
+from softmax_bench.results import Run
+from softmax_bench.schema import DataError
 
 FORMAT = "triton-softmax-ranks/1"
 
@@ -177,20 +175,24 @@ def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
-    parser.add_argument("--commit", help="the commit measured, where there is no repository")
-    options = parser.parse_args()
-    if not torch.cuda.is_available() or "LOCAL_RANK" not in os.environ:
-        sys.exit("this takes several CUDA devices, and torch.distributed.run to start it")
-    check_writable(options.out)
+def run(out: Path, commit: str | None) -> None:
+    """Add a run to a file, or go on with it, in each process that `torch.distributed.run` starts.
+
+    Raises:
+        DataError: it has not started this one.
+    """
+    if "LOCAL_RANK" not in os.environ:
+        raise DataError("torch.distributed.run has to start this")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     group = dist.group.WORLD
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    found, peers = [], imported("examples.symmetric_memory").Peers(group)
-    for n_rows in ROWS:
+    run = Run(out, FORMAT, "ranks", commit, ranks=dist.get_world_size())
+    missing = [n_rows for n_rows in ROWS if run.lacks(rows=n_rows)]
+    dist.barrier()  # everybody has read the file
+    peers = imported("examples.symmetric_memory").Peers(group)
+    for n_rows in missing:
+        found = []
         for name, call in calls(group, peers, n_rows).items():
             row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
             try:
@@ -201,16 +203,7 @@ def main() -> None:
             except Missing:
                 continue
             found.append(row)
-            if dist.get_rank() == 0:
-                print(row, flush=True)
+        if dist.get_rank() == 0:
+            run.add(found)
         torch.cuda.empty_cache()
-    if dist.get_rank() == 0:
-        here = machine()
-        run = {name: here[name] for name in ("gpu", "torch", "triton")}
-        run |= {"ranks": dist.get_world_size(), "commit": options.commit or git_commit()}
-        add_run(options.out, run | {"date": now()[:10], "rows": found}, "ranks", FORMAT)
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

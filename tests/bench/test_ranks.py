@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from softmax_bench import ranks
+from softmax_bench.results import Run
 from softmax_bench.schema import add_run
 
 FILE = Path(__file__).resolve().parents[2] / "docs/benchmarks/ranks.json"
@@ -19,3 +20,27 @@ def test_a_run_takes_the_place_of_one_over_as_many_ranks(tmp_path):
     again = published["runs"][0] | {"commit": "another"}
     add_run(path, again, "ranks", ranks.FORMAT)
     assert json.loads(path.read_text("utf8"))["runs"] == [*published["runs"][1:], again]
+
+
+def test_a_run_goes_on_with_what_is_of_the_same_commit(tmp_path):
+    """Row by row, on disk after each; a run of another commit takes its place."""
+    path = tmp_path / "ranks.json"
+    first = Run(path, ranks.FORMAT, "ranks", "one", ranks=2)
+    assert first.lacks(rows=512)
+    first.add([{"call": "copy", "rows": 512, "us": 1.0}])
+    again = Run(path, ranks.FORMAT, "ranks", "one", ranks=2)
+    assert not again.lacks(rows=512) and again.lacks(rows=512, call="softmax")
+    again.add([{"call": "copy", "rows": 2048, "us": 2.0}])
+    beside = Run(path, ranks.FORMAT, "ranks", "one", ranks=4)
+    assert beside.lacks(rows=512)
+    beside.add([{"call": "copy", "rows": 512, "us": 3.0}])
+    runs = json.loads(path.read_text("utf8"))["runs"]
+    assert [(run["ranks"], len(run["rows"])) for run in runs] == [(2, 2), (4, 1)]
+    other = Run(path, ranks.FORMAT, "ranks", "two", ranks=2)
+    assert other.lacks(rows=512)
+    other.add([{"call": "copy", "rows": 512, "us": 4.0}])
+    runs = json.loads(path.read_text("utf8"))["runs"]
+    assert [(run["commit"], run["ranks"], len(run["rows"])) for run in runs] == [
+        ("one", 4, 1),
+        ("two", 2, 1),
+    ]
