@@ -26,9 +26,7 @@ from triton_softmax import (
     token_logprobs,
 )
 from triton_softmax.arguments import LossOptions, check_loss_of_part
-from triton_softmax.operations.softmax import SOFTMAX
 from triton_softmax.plan import losses as plan_losses
-from triton_softmax.plan.launch import plans
 from triton_softmax.plan.losses import CHUNK, FEW, PROGRAMS
 
 pytestmark = quiet
@@ -411,6 +409,28 @@ def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
         fused(x, layer, bias, accum_dtype=torch.float64)
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_layers_loss_may_have_a_wider_dtype(reduction, by_kernels, monkeypatch):
+    monkeypatch.setattr(arguments, "INTERPRETED", by_kernels)
+    x, layer = logits(6, 4).detach().bfloat16(), logits(5, 4).detach().bfloat16()
+    given = {"reduction": reduction, "loss_dtype": torch.float32}
+    target, found = targets(6, classes=5), []
+    for wide in (False, True):
+        leaves = [x.clone().requires_grad_(), layer.clone().requires_grad_()]
+        if wide:
+            loss = cross_entropy(functional.linear(*leaves), target, **given)
+        else:
+            loss = linear_cross_entropy(*leaves, target, chunk_size=2, **given)
+        found.append((loss, *torch.autograd.grad(loss.sum(), leaves)))
+    assert found[0][0].dtype == torch.float32 and found[0][1].dtype == torch.bfloat16
+    assert not torch.equal(found[0][0], found[0][0].bfloat16().float())
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1:], found[1][1:], rtol=0.02, atol=1e-3)
+    with pytest.raises(NotImplementedError, match="the loss"):
+        linear_cross_entropy(x, layer, target, loss_dtype=torch.int32)
+
+
 def test_a_layers_losses_of_rows_have_batched_gradients_and_no_second_one():
     x, layer, target = logits(3, 4), logits(5, 4), targets(3, classes=5)
     losses = linear_cross_entropy(x, layer, target, reduction="none", chunk_size=2)
@@ -546,44 +566,6 @@ def test_no_log_probability_is_above_0_and_no_entropy_cancels():
     assert (token_logprobs(x, index) <= 0).all()
     wanted = torch.distributions.Categorical(logits=x.double()).entropy()
     torch.testing.assert_close(entropy_from_logits(x).double(), wanted, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("n_cols", [2**31 - 4096, 2**31 - 4095, 2**31 - 1, 2**31, 2**31 + 9])
-def test_elements_from_a_given_summary_are_counted_in_31_bits_or_64(n_cols):
-    """The last chunk reaches beyond the row."""
-    x = torch.empty(1, n_cols, dtype=torch.float16, device="meta")
-    constants = plan_losses._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
-    chunks = -(-n_cols // constants["BLOCK_COLS"])
-    assert constants["WIDE"] == (chunks * constants["BLOCK_COLS"] >= 2**31)
-
-
-@pytest.mark.parametrize("out", [False, True])
-def test_elements_from_a_given_summary_without_kernels(out, monkeypatch):
-    monkeypatch.setattr(plan_losses.arguments, "INTERPRETED", False)
-    x = drawn(3, 8, dtype=torch.float32).cpu()
-    m = x.amax(1)
-    to = torch.empty_like(x) if out else None
-    y = plan_losses.finish(SOFTMAX, (x,), (m, (x - m[:, None]).exp().sum(1)), x.dtype, out=to)
-    torch.testing.assert_close(y, x.softmax(1))
-    assert to is None or y is to
-
-
-def test_wide_indices_change_nothing(monkeypatch):
-    x, index = logits(2, 9), torch.tensor([0, 8], device=DEVICE)
-    results, planned = [], plan_losses._plan_finish
-
-    def wide(*arguments):
-        made = planned(*arguments)
-        made.launches[0].constants["WIDE"] = True
-        return made
-
-    for make in (planned, wide):
-        plans.clear()
-        monkeypatch.setattr(plan_losses, "_plan_finish", make)
-        y, h = token_logprobs(x, index, return_entropy=True)
-        results.append(torch.autograd.grad(y.sum() + h.sum(), x)[0])
-    plans.clear()
-    assert torch.equal(*results)
 
 
 def test_targets_are_mapped_over():

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import resolve_name
-from torch.utils._pytree import tree_map_only
 
 from ..arguments import PLAIN, autocasts
 from ..linear import linear_cross_entropy
@@ -138,12 +137,13 @@ class UnmadeLogits(Tensor):
             if later is not None:
                 return later
 
-        def made(each: UnmadeLogits) -> Tensor:
-            each.call.read = each.call.read or resolve_name(func) or func.__name__
-            return each.made()
+        def made(each: Any) -> Any:
+            if isinstance(each, cls):
+                each.call.read = each.call.read or resolve_name(func) or func.__name__
+                return each.made()
+            return type(each)(map(made, each)) if isinstance(each, (tuple, list)) else each
 
-        args, kwargs = tree_map_only(cls, made, (args, kwargs))
-        return func(*args, **kwargs)
+        return func(*made(args), **{name: made(each) for name, each in kwargs.items()})
 
 
 _thread = threading.local()
