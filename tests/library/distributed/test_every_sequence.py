@@ -189,7 +189,7 @@ def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]
         name, _ = calls[group.rank()]
         proposal = process_group.propose(group, name, rows[group.rank()], 1)
         shard, words = proposal.meanwhile(lambda shard: torch.full((shard.widest,), shard.total))
-        received, work = process_group.send((words,), shard)
+        received, work = process_group.send(words, shard.group)
         received = process_group.received(received, work)
         assert (received == shard.total).all()
         return shard.start, shard.total, shard.widest, shard.parts, shard.call
