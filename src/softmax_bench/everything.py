@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 
 from softmax_bench import cases
 from softmax_bench.launches import DATA, read_rows
+from softmax_bench.providers import versions
 from softmax_bench.results import git_commit
 from softmax_bench.schema import FORMAT, ROOT, DataError, begun, read_json, write
 
@@ -178,14 +180,15 @@ def merged(out: Path) -> Path:
 
 
 def begin(out: Path, commit: str | None, machine: dict) -> dict:
-    """Return what is known of the run in a folder; of a new one seed, commit and machine.
+    """Return what is known of the run in a folder; of a new one seed, commit, machine and the
+    releases of other libraries.
 
     Raises:
-        DataError: it is of another commit or machine.
+        DataError: another of these but the seed is here today.
     """
     (out / OTHERS).mkdir(parents=True, exist_ok=True)
     path = out / PROGRESS
-    about = {"commit": commit or git_commit(), "machine": machine}
+    about = {"commit": commit or git_commit(), "machine": machine, "peers": versions()}
     if not path.is_file():
         return {"seed": secrets.randbelow(10**6), **about, "jobs": {}}
     known = read_json(path)
@@ -224,12 +227,15 @@ def run(
                 job = todo.pop(0)
                 free.sort()
                 taken, free[: job.gpus] = free[: job.gpus], []
+                env = os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)}
                 if job.name == "profile":
                     merged(out)
+                if job.name.startswith("compiles"):  # whose kernels nobody has compiled before
+                    env["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
                 with (out / f"{job.name}.log").open("a", encoding="utf-8") as log:
                     process = subprocess.Popen(
                         program(job), stdout=log, stderr=log, start_new_session=True, cwd=ROOT,
-                        env=os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)},
+                        env=env,
                     )  # fmt: skip
                 running[job.name] = (job, process, time.monotonic(), taken)
             for each in list(running.values()):
