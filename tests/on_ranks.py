@@ -4,6 +4,8 @@ name, with the group as first argument. They assert, and what they return is com
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import datetime
 import functools
 import math
 import os
@@ -39,7 +41,7 @@ from triton_softmax import (
     softmax,
 )
 from triton_softmax.distributed import process_group
-from triton_softmax.plan import launch
+from triton_softmax.plan import launch, losses
 from triton_softmax.plan import tokens as plan_tokens
 
 NORMALIZED = {"softmax": softmax, "log_softmax": log_softmax}
@@ -105,8 +107,8 @@ def part(x: torch.Tensor, group, dim: int = -1, sizes: list[int] | None = None) 
     return x.narrow(dim, start, end - start).clone(memory_format=torch.contiguous_format)
 
 
-def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
-    tolerance = TOLERANCE[dtype]
+def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, times=1) -> None:
+    tolerance = times * TOLERANCE[dtype]
     torch.testing.assert_close(
         actual.double(), expected.double(), atol=tolerance, rtol=tolerance, equal_nan=True
     )
@@ -133,7 +135,8 @@ def of_the_whole(function, x, dtype=torch.float64, seed=1) -> tuple[torch.Tensor
 
 def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
     """Softmax or log-softmax of shards, and its gradient, is that of the whole: in one message
-    each way."""
+    each way. Kernels send m and a sum for each row, or for each chunk
+    of a long one; operators all elements."""
     x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
     expected, dy, gradient = of_the_whole(lambda x: getattr(torch, name)(x, dim), x, dtype)
     mine = part(x, group, dim, sizes).requires_grad_()
@@ -148,10 +151,13 @@ def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, valu
     near(mine.grad, part(gradient, group, dim, sizes), dtype)
     assert mine.grad.dtype == dtype
     rows = math.prod(x.movedim(dim, -1).shape[:-1])
-    word = 8 if dtype == torch.float64 else 4
-    one = group.size() > 1 and rows > 0
-    assert sent == ([2 * word * rows] if one else [])
-    assert backward == ([word * rows] if one else [])
+    word, n = 8 if dtype == torch.float64 else 4, x.shape[dim]
+    widest = max(sizes or [bounds(group, n)[1] if group.rank() == 0 else -(-n // group.size())])
+    of_row = 2 * word if by_kernels else widest * dtype.itemsize
+    if by_kernels and widest >= plan.SHORTEST_PART and word == 4:
+        of_row *= -(-widest // 8192)
+    one = group.size() > 1 and x.numel() > 0
+    assert sent == backward == ([of_row * rows] if one else [])
 
 
 def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=None) -> None:
@@ -214,7 +220,7 @@ def loss(
     if sizes is not None:
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
     with computed(by_kernels):
-        cross_entropy(mine, p, given, group=group, **arguments)
+        cross_entropy(leaf * 1, p, given, group=group, **arguments)
         with messages() as sent:
             found, lse = cross_entropy(mine, p, given, group=group, **arguments)
         with messages() as backward:
@@ -225,34 +231,36 @@ def loss(
     near(leaf.grad, part(gradient, group, dim, sizes), dtype)
     same_bits(group, found, lse)
     word, n_rows = 8 if dtype == torch.float64 else 4, expected_lse.numel()
-    assert len(sent) == (group.size() > 1) and backward == []
     unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
-    five = weight and unknown and more.get("label_smoothing")
-    assert all(each <= (20 if five else 16) * n_rows * word // 4 for each in sent)
-    if in_place and mine.numel() and softcap is None:
+    further = (weight and unknown) + (probabilities and not by_kernels)
+    assert len(sent) == (1 + further) * (group.size() > 1) and backward == []
+    # m, the target logit, and up to three sums
+    assert not by_kernels or all(each <= 5 * n_rows * word for each in sent[further:])
+    if in_place and mine.numel() and by_kernels:
         assert torch.equal(mine.detach(), leaf.grad)
 
 
 def sends_what_is_promised(group) -> None:
-    """A loss with class weights is a line and one message, at the first call and at later ones."""
+    """A loss with class weights is a line and one message, at the first call and at later ones; and
+    one of all weights if ranks have parts of them."""
     x, target = drawn((7, 13), torch.float32), torch.arange(7)
     weight, mesh = drawn((13,), torch.float32, seed=4).abs(), mesh_of((group.size(),))
     placed = distribute_tensor(x, mesh, [Shard(1)])
     mine = part(x, group)
     for epsilon in (0.0, 0.1):
         more = {"label_smoothing": epsilon}
-        forms = [(3, mine, weight), (3, placed, weight)]
-        forms += [(4, mine, part(weight, group))]
-        forms += [(3, placed, distribute_tensor(weight, mesh, [Replicate()]))]
-        forms += [(4, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
-        for words, logits, each in forms:
+        forms = [(False, mine, weight), (False, placed, weight)]
+        forms += [(True, mine, part(weight, group))]
+        forms += [(False, placed, distribute_tensor(weight, mesh, [Replicate()]))]
+        forms += [(True, placed, distribute_tensor(weight, mesh, [Shard(0)]))]
+        for cut, logits, each in forms:
             where = {"group": group} if logits is mine else {}
             with messages() as first:
                 cross_entropy(logits, target, each, **where, **more)
             with CommDebugMode() as counted, messages() as later:
                 cross_entropy(logits, target, each, **where, **more)
-            assert later == [4 * 7 * (words + (epsilon > 0.0))], (words, epsilon, later)
-            assert first == later and counted.get_total_counts() == 2  # a line, and a message
+            assert later == [4 * 13] * cut + [4 * 7 * (5 if epsilon else 3)], (cut, epsilon, later)
+            assert first == later and counted.get_total_counts() == 2 + cut  # with the line
 
 
 def tokens(
@@ -286,8 +294,8 @@ def tokens(
         near(h, entropies.detach(), wide)
         same_bits(group, found, h)
     assert len(sent) == (group.size() > 1)
-    bytes_of_row = (8 + 4 * (k or 1) + 4 * entropy) * wide.itemsize // 4
-    assert all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
+    bytes_of_row = (3 + (k or 1)) * wide.itemsize
+    assert not by_kernels or all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
 
 
 def selective(group) -> None:
@@ -357,7 +365,7 @@ def in_a_mode(group) -> None:
 
 
 def launches_little(group) -> None:
-    """A loss with its gradient is six kernels, and little else on its way between them."""
+    """A loss with its gradient is four kernels, and little else on its way between them."""
     start, end = bounds(group, 8)
     mine = drawn((4, 8), torch.float32)[:, start:end].contiguous().requires_grad_()
     target = torch.tensor([0, 7, -100, 3])
@@ -376,12 +384,74 @@ def launches_little(group) -> None:
     with replaced((launch.Launch, "run", counted)), computed(True):
         call()
         names.clear()
+        call()
+        launched = [*names]
         with probe.Operators() as operators:
             call()
-    kernels = "tile pack_words losses reduce_losses losses_backward finish_rows".split()
-    assert names == [f"{each}_kernel" for each in kernels]
+    kernels = "targets modified_rows modified_rows scale_rows".split()
+    assert launched == [f"{each}_kernel" for each in kernels]
     assert sum("c10d" in name for name in operators.names) == 2  # a line, and a message
-    assert len(operators.names) < 40  # a hundred once; half of them look at targets, on a CPU
+    assert len(operators.names) < 45  # half of them look at targets, on a CPU
+
+
+@contextlib.contextmanager
+def by_addresses():
+    """Launches are repeated with addresses, as on a GPU: kernels in the interpreter get tensors
+    that lie there, of the dtypes and sizes of the first launch."""
+    run, repeated = launch.Launch.run, []
+
+    def extent(t: torch.Tensor) -> int:
+        return 1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride())) if t.numel() else 0
+
+    def there(address: int, like: torch.Tensor) -> torch.Tensor:
+        n = extent(like)
+        if not n or not address:
+            return like.new_empty(0)
+        memory = (ctypes.c_byte * (n * like.itemsize)).from_address(address)
+        return torch.frombuffer(memory, dtype=like.dtype)
+
+    def first(self, inputs, outs, *more):
+        run(self, inputs, outs, *more)
+        likes = inputs, outs, more
+
+        def at(addresses, results, *further):
+            repeated.append(self.kernel.__name__)
+            given = [
+                tuple(map(there, each, like)) for each, like in zip((addresses, results), likes)
+            ]
+            words = [
+                there(each, like) if isinstance(like, torch.Tensor) else each
+                for each, like in zip(further, more)
+            ]
+            self.launch_at = None
+            run(self, *given, *words)
+            self.launch_at = at
+
+        if self.launch_at is None:
+            self.launch_at = at
+
+    with replaced((launch.Launch, "run", first), (losses, "current_device", lambda: -1)):
+        yield repeated
+
+
+def loss_by_addresses(group, n: int, dtype=torch.float32, **more: Any) -> None:
+    """A loss whose kernels share memory by address is the same, call after call."""
+    x, target = drawn((5, n), dtype), torch.arange(5).mul(7 * n // 5) % n
+    target[1] = -100
+    with computed(True):
+        mine = part(x, group)
+        leaf = mine.clone().requires_grad_()
+        call = functools.partial(cross_entropy, target=target, group=group, **more)
+        expected = call(mine, return_lse=True)
+        call(leaf).sum().backward()
+        with by_addresses() as repeated:
+            for _ in range(3):
+                again = mine.clone().requires_grad_()
+                for one, other in zip(call(mine, return_lse=True), expected, strict=True):
+                    assert torch.equal(one, other)
+                call(again).sum().backward()
+                assert torch.equal(again.grad, leaf.grad)
+        assert len(repeated) >= 2 * 2 * 3
 
 
 def enters_few_functions(group, name: str, most: int, files: int) -> None:
@@ -748,6 +818,85 @@ def same_as_on_one(
         assert torch.equal(found, part(wanted, group, -1, sizes))
 
 
+PARTS = {
+    "softmax": (softmax, {}),
+    "log_softmax": (log_softmax, {}),
+    "modified": (softmax, {"scale": 0.7, "softcap": 5.0}),
+    "logsumexp": (logsumexp, {}),
+    "mean": (cross_entropy, {"z_loss": 1e-3}),
+    "none": (cross_entropy, {"reduction": "none"}),
+    "smoothed": (cross_entropy, {"label_smoothing": 0.1, "reduction": "sum"}),
+    "in place": (cross_entropy, {"inplace_backward": True}),
+    "capped": (cross_entropy, {"softcap": 5.0, "scale": 0.7}),
+    "weighted": (cross_entropy, {"weight": True}),
+    "both": (cross_entropy, {"weight": True, "label_smoothing": 0.1}),
+    "probabilities": (cross_entropy, {"probabilities": True}),
+    "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
+    "several": (triton_softmax.token_logprobs, {"k": 3, "temperature": 0.6}),
+}
+"""Functions of long rows, and options."""
+
+
+def in_parts(group, name: str, sizes: list[int], dtype=torch.float32, n_rows=3) -> None:
+    """A rank is a chunk: results and gradients are those of whole rows in float64, whatever the
+    sizes of parts. A call sends one message, of at most 192 bytes for a row of 65,536 columns, and
+    backward one if its gradient has a sum of its own."""
+    function, options = PARTS[name]
+    options, n, g = {**options}, sum(sizes), {"group": group}
+    x, generator = drawn((n_rows, n), dtype), torch.Generator().manual_seed(2)
+    target = torch.randint(n, (n_rows,), generator=generator)
+    for row, at in enumerate((sizes[0] - 1, sizes[0], n - 1)):  # beside the borders of parts
+        target[row] = min(max(at, 0), n - 1)
+    reference = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}.get(function.__name__)
+    more, weight = {}, None
+    if reference is not None:
+        cap, scale = options.get("softcap"), options.get("scale", 1.0)
+        of = lambda x: reference(cap * torch.tanh(x * scale / cap) if cap else x, -1)  # noqa: E731
+    elif function is logsumexp:
+        of = lambda x: torch.logsumexp(x, -1)  # noqa: E731
+    elif function is cross_entropy:
+        target[1] = -100
+        weight = drawn((n,), dtype, seed=4).abs() + 0.1 if options.pop("weight", None) else None
+        in_place = options.pop("inplace_backward", False)
+        if options.pop("probabilities", False):
+            target = torch.softmax(drawn((n_rows, n), seed=3), -1)
+            more["target"] = part(target.to(dtype), group, -1, sizes)
+        of = lambda x: cross_entropy_of(  # noqa: E731
+            x, target, weight=None if weight is None else weight.double(), **options
+        )
+        more = {"target": target, "weight": weight, "inplace_backward": in_place, **more}
+    else:
+        k = options.pop("k", None)
+        index = target if k is None else target.unsqueeze(1).repeat(1, k)
+        of = lambda x: tokens_of(x, index, **options)  # noqa: E731
+        more = {"index": index}
+    whole = x.double().clone().requires_grad_()
+    expected = of(whole)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    dy = [drawn(each.shape, seed=5) for each in expected]
+    (gradient,) = torch.autograd.grad(expected, whole, dy)
+    leaf = part(x, group, -1, sizes).requires_grad_()
+    call = functools.partial(function, **options, **more, **g)
+    call(leaf * 1)
+    with messages() as sent:
+        found = call(leaf * 1)
+    found = found if isinstance(found, tuple) else (found,)
+    cut = reference is not None
+    mine = [part(each, group, -1, sizes) if cut else each for each in dy]
+    with messages() as backward:
+        torch.autograd.backward(found, [g.to(y.dtype) for g, y in zip(mine, found, strict=True)])
+    for y, wanted in zip(found, expected, strict=True):
+        wide = dtype if cut or function is logsumexp else y.dtype
+        near(y, part(wanted, group, -1, sizes) if cut else wanted, wide, 10)
+        if not cut:
+            same_bits(group, y)
+    near(leaf.grad, part(gradient, group, -1, sizes), dtype, 10)
+    most = n_rows * 192 * max(1, -(-max(sizes) // 65_536))
+    *of_weights, of_words = sent  # which travel if one rank may have all classes
+    assert len(of_weights) == (weight is not None and n in sizes) and of_words <= most, sent
+    assert len(backward) == cut and sum(backward) <= most, backward
+
+
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
     with pytest.raises(kind, match=re.escape(words) or None):
         function(*arguments, **more)
@@ -812,20 +961,21 @@ def checked_by_differences(group, name: str) -> None:
 
 
 def in_blocks(group) -> None:
-    """More than 1,024 rows are several messages of at least as many, with the same result."""
-    x = drawn((2500, 6), torch.float32)
-    expected, dy, gradient = of_the_whole(lambda x: torch.softmax(x, 1), x, torch.float32)
-    mine = part(x, group).requires_grad_()
-    with replaced((process_group, "BLOCK_BYTES", 1)), computed(False):
-        softmax(mine, group=group)
-        with messages() as sent:
-            y = softmax(mine, group=group)
-            y.backward(part(dy, group))
-        loss = cross_entropy(mine, torch.arange(2500) % 6, group=group)
-    assert sent == [8 * 1250] * 2 + [4 * 1250] * 2
-    near(y, part(expected, group), torch.float32)
-    near(mine.grad, part(gradient, group), torch.float32)
-    near(loss, F.cross_entropy(x.double(), torch.arange(2500) % 6), torch.float32)
+    """Many rows are several messages, with the same result; each begins on a vector, whatever the
+    length of rows."""
+    for n, dtype in ((14, torch.float32), (4101, torch.bfloat16)):
+        x = drawn((21, n), dtype)
+        expected, dy, gradient = of_the_whole(lambda x: torch.softmax(x, 1), x, dtype)
+        mine = part(x, group).requires_grad_()
+        small = (process_group, "BLOCK_BYTES", 1), (process_group, "ROWS", 10)
+        with replaced(*small), computed(True):
+            softmax(mine, group=group)
+            with messages() as sent:
+                y = softmax(mine, group=group)
+                y.backward(part(dy, group))
+        assert sent == [8 * 8, 8 * 13] * 2
+        near(y, part(expected, group), dtype)
+        near(mine.grad, part(gradient, group), dtype)
 
 
 def compiled(group, name: str, placements: Any = None) -> None:
@@ -883,8 +1033,9 @@ def without_processors(group) -> None:
         assert process_group.agreements.pop(group).channel is not group
 
 
-def dies(group) -> None:
-    """The others get an error when a rank is gone."""
+def dies(group, seconds: float) -> None:
+    """The others get an error when a rank is gone, within the time-out of the group."""
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=seconds), group)
     x = drawn((4, 5), torch.float32)
     softmax(x, group=group)
     if group.rank() == 1:

@@ -15,7 +15,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from softmax_site.computed.road import frames_of
 from triton_softmax import plan
-from triton_softmax.distributed import sharded_losses
+from triton_softmax.distributed import sharded
 from triton_softmax.operations import LOSSES, OPERATIONS
 from triton_softmax.operations.operation import Operation
 
@@ -23,7 +23,7 @@ from triton_softmax.operations.operation import Operation
 def forget() -> None:
     """Make every plan anew."""
     plan.plans.clear()
-    sharded_losses.checked.clear()
+    sharded.checked.clear()
 
 
 def plan_of(

@@ -78,12 +78,24 @@ class Part(NamedTuple):
 
     start: int  # the first column here
     total: int  # columns on all ranks
-    exchange: Callable[[Tensor], Tensor]  # sends words; returns those of all ranks, a line for each
+    widest: int  # of the largest part; 0 if ranks do not know it of each other
+    ranks: int
+    group: Any
+    # (message, group) → the messages of all ranks, a line for each, and what to wait for
+    exchange: Callable[[Tensor, Any], tuple[Tensor, Any]]
 
     def columns(self, index: Tensor, n_cols: int) -> Tensor:
         """Return the columns of classes here, of n_cols; −1 for those of other ranks."""
         column = index - self.start
         return torch.where((column >= 0) & (column < n_cols), column, -1)
+
+    def picked(self, x: Tensor, columns: Tensor) -> Tensor:
+        """Return the element of each row in a column; 0 if it is not here."""
+        here = (columns >= 0) & (columns < x.shape[1])
+        if not x.shape[1]:
+            return x.new_zeros(columns.shape)
+        found = x.gather(1, columns.masked_fill(~here, 0).unsqueeze(1)).squeeze(1)
+        return found.masked_fill(~here, 0.0)
 
 
 contexts = 0

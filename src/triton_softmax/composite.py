@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers, accumulator, is_empty
-from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION, GIVEN_GRADIENT
+from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .operations.token_statistics import ENTROPY, GIVEN_TOKENS_GRADIENT
 
 
 def upcast(t: Tensor) -> Tensor:
@@ -42,7 +41,6 @@ TERMS_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     SOFTMAX.name: lambda e, t, x: (e,),
     LOGSUMEXP.name: lambda e, t, x: (e,),
     CROSS_ENTROPY_SMOOTHED.name: lambda e, t, x: (e, x),
-    ENTROPY.name: lambda e, t, x: (e, weighted(e, t)),
     DISTRIBUTION.name: lambda e, t, x, q: (e, q, q * t),
     SOFTMAX_VJP.name: lambda y, dy: (y * dy,),
     LOG_SOFTMAX_VJP.name: lambda y, dy: (dy,),
@@ -50,17 +48,6 @@ TERMS_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
 """The terms that an operation sums, by its name, from its inputs; if it subtracts a maximum m, from
 e = exp(t) and t = x − m as well. `torch.compile` cannot look up an operation: it would hash the
 jitted functions that are its parts."""
-
-RESCALE_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
-    SOFTMAX.name: lambda e, t, d: (d * e,),
-    LOGSUMEXP.name: lambda e, t, d: (d * e,),
-    CROSS_ENTROPY_SMOOTHED.name: lambda e, t, d, total: (d * e, total),
-    # eq: entropy-merge
-    ENTROPY.name: lambda e, t, d, a: (d * e, a * e + weighted(d * e, t)),
-    # eq: distribution-merge
-    DISTRIBUTION.name: lambda e, t, d, w, a: (d * e, w, a + w * t),
-}
-"""Rescales the sums of part of a row to a larger maximum: t = old m − new m, and e = exp(t)."""
 
 
 def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor, ...]:
@@ -74,15 +61,6 @@ def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor
     t = x - shift.masked_fill(m == -torch.inf, 0.0)
     terms = TERMS_OF[op.name](t.exp(), t, *inputs)
     return m.squeeze(dim), *[each.sum(dim) for each in terms]
-
-
-def merged(op: Operation, m_parts: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-    """Merge partials into the summaries of whole rows; the partials of a row lie along the first
-    dimension."""
-    m = m_parts.amax(0)
-    shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
-    t = (m_parts - shift).masked_fill((m_parts == -torch.inf) | (m_parts == m), 0.0)
-    return m, *[each.sum(0) for each in RESCALE_OF[op.name](t.exp(), t, *parts)]
 
 
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -385,9 +363,13 @@ def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
 
 def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the maximum m, log d and the entropy of each row; d is the sum of exp(x − m)."""
-    m, d, a = summary(ENTROPY, (upcast(x),), dim)
+    m = x.detach().amax(dim, keepdim=True)  # the maximum cancels in every result
+    t = x - m.masked_fill(m == -torch.inf, 0.0)
+    # eq: entropy-terms
+    e = t.exp()
+    d, a = e.sum(dim), weighted(e, t).sum(dim)
     # eq: entropy-from-summary
-    return m, d.log(), d.log() - a / d
+    return m.squeeze(dim), d.log(), d.log() - a / d
 
 
 def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
@@ -419,36 +401,3 @@ KERNEL_OF: dict[Operation, Callable[..., Any]] = {
 }
 """The CPU replacement of each operation's kernel. Losses and log-probabilities have none: there
 PyTorch differentiates `cross_entropy` and `token_logprobs`."""
-
-
-# The epilogue of each operation on a matrix, from known row summaries.
-
-
-def _here(x: Tensor, target: Tensor, gained: Tensor) -> Tensor:
-    """Return `gained` at the target of each row, and 0 elsewhere."""
-    return torch.where(torch.arange(x.shape[-1], device=x.device) == target, gained, 0.0)
-
-
-def _gradient(
-    x: Tensor, m: Tensor, target: Tensor, at_target: Tensor, f: Tensor, c: Tensor
-) -> Tensor:
-    return weighted(f, exponentials(x, m)) - c - _here(x, target, at_target)
-
-
-def _tokens_gradient(
-    x: Tensor, m: Tensor, target: Tensor, at_target: Tensor, f: Tensor, h: Tensor
-) -> Tensor:
-    e = exponentials(x, m)
-    return e * f - weighted(e, x - m) * h + _here(x, target, at_target)
-
-
-FINISH_OF: dict[Operation, Callable[..., Tensor]] = {
-    SOFTMAX: lambda x, m, d: exponentials(x, m) * (1.0 / d),
-    SOFTMAX_VJP: softmax_vjp,
-    LOG_SOFTMAX: lambda x, m, d: (x - m) - d.log(),
-    LOG_SOFTMAX_VJP: log_softmax_vjp,
-    GIVEN_GRADIENT: _gradient,
-    GIVEN_TOKENS_GRADIENT: _tokens_gradient,
-}
-"""The CPU replacement of `plan.losses.finish` for each operation, a function of its elements in the
-accumulator dtype, then its row scalars as columns."""

@@ -286,7 +286,8 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    if on_cpu or empty or (not plain and _needs_composite(logits)):
+    composed = on_cpu or empty or (not plain and _needs_composite(logits))
+    if composed and part is None:
         plan = Fallback(_composed)
         if key is not None:
             plan = plans.get(key) or plans.keep(key, plan)
@@ -368,9 +369,14 @@ def _forward(
     picked = None
     if index is not None and (several or part is not None):
         picked = at_tokens(x, index, before, softcap)
-    if part is not None:
+    if part is not None and not is_compiling():
         found, entropies, saved, *of_all = run_tokens(*given, part, picked, key)
         picked = of_all[0] if of_all else None
+    elif part is not None:
+        given = given[:-1]
+        message = operators.published_tokens.overload(picked, part.ranks, *given)
+        lines, _ = part.exchange(message, part.group)
+        found, entropies, saved, picked = operators.written_tokens.overload(picked, lines, *given)
     elif key is not None:
         found, entropies, saved = run_tokens(*given, key=key)
     else:
@@ -401,6 +407,8 @@ class _Tokens(Function):
         nothing = (None,) * 10
         x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
         in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
+        if part is not None and not x.shape[-1]:  # other ranks have all columns
+            return torch.empty_like(x), None, *nothing
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
@@ -454,6 +462,8 @@ def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) ->
     """Return the modified logits of tokens, in the accumulator dtype; 0 where a column is −1: of a
     masked row, or as another rank has it."""
     columns = index.long().unsqueeze(-1) if index.dim() < x.dim() else index.long()
+    if not x.shape[-1]:
+        return x.new_zeros(index.shape, dtype=arguments.accumulator(x.dtype))
     found = x.gather(-1, columns.clamp(min=0)).masked_fill(columns < 0, 0.0)
     found = composite.modified_elements(found, Modifiers(before, softcap))
     return found.view(index.shape)

@@ -141,9 +141,13 @@ def cross_entropy(
     in_place = inplace_backward and modes.may_be_overwritten(input, input)
     key = plan = None
     if plain and not divided:
-        refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
-        head = cross_entropy, wanted, in_place, ignore_index, reduction, loss_dtype, invariant
-        key = key_of((*head, refused, *numbers), tensors)
+        head = (
+            cross_entropy, wanted, in_place, ignore_index, reduction, loss_dtype, invariant,
+            label_smoothing, z_loss, softcap, scale,
+        )  # fmt: skip
+        if weight is not None:  # refused if it requires a gradient
+            head += (weight.requires_grad and torch.is_grad_enabled(),)
+        key = key_of(head, tensors)
         try:
             plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument
@@ -198,12 +202,22 @@ def reads_classes_on_host(target: Tensor, n_classes: int, plain: bool) -> bool:
 
 
 def losses_of_part(
-    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions, in_place: bool
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    options: LossOptions,
+    in_place: bool,
+    scalars: RowScalars | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (loss, log-sum-exps) of rows of a matrix and a class for each, for a plain call that
-    has been checked. The options say which part of the rows is here."""
+    """Return (loss, log-sum-exps) of rows of a matrix, for a call that has been checked. The
+    options say which part of the rows is here. Without scalars, the call is plain and has a class
+    for each row."""
     wanted = x.requires_grad and torch.is_grad_enabled()
     in_place = in_place and modes.may_be_overwritten(x, x)
+    if scalars is not None:
+        plain = not torch.compiler.is_compiling()
+        losses, lse = differentiable_losses(x, scalars, options, plain, in_place)
+        return reduced(losses, options), lse
     tensors = (x, target) if weight is None else (x, target, weight)
     key = key_of((losses_of_part, options, wanted, in_place), tensors)
     plan = plans.get(key)
@@ -333,7 +347,8 @@ def run_losses(
     See `run_rows` for `plain` and `in_place`."""
     target, r, z, b, c, q = scalars
     numbers: tuple[Any, ...]
-    at_target = picked(x, target, options.dim)
+    part = options.part
+    at_target = picked(x, target, options.dim) if part is None else part.picked(x, target)
     with_gradient = int(gradient)  # torch.compile of PyTorch 2.11 takes no bool as an index
     if q is not None:
         op, numbers = OF_DISTRIBUTION[with_gradient], (target, at_target, b, c, z)
@@ -342,8 +357,12 @@ def run_losses(
     else:
         op, numbers = SMOOTHED[with_gradient], (target, at_target, r, z, b, c)
     modifiers, after = None, {}
+    if part is not None:
+        after["part"] = part
     if options.scale != 1.0 or options.softcap is not None or q is not None:
-        modifiers, after = Modifiers(options.scale, options.softcap), {"after": gradient}
+        if part is None or plain:
+            modifiers = Modifiers(options.scale, options.softcap)
+            after["after"] = gradient
     dtype = x.dtype if gradient else composite.accumulator(x.dtype)
     given = (op, (x,) if q is None else (x, q), numbers, options.dim, dtype)
     return operators.run_rows(plain, *given, modifiers, options.invariant, in_place, **after)

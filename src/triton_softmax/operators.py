@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.compiler import is_dynamo_compiling
 
 from . import composite, inductor
 from .arguments import Modifiers, Part, check_arguments, check_dense, check_dim
@@ -25,10 +24,9 @@ from .modes import direct, is_batched, is_plain_eager, transformed
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .plan import losses as plan_losses
 from .plan import plan_of, run_one
-from .plan.modified import run_modified
-from .plan.tokens import gradient_of_tokens, run_tokens
+from .plan.modified import plan_of_part, run_modified
+from .plan.tokens import gradient_of_tokens, plan_of_tokens, run_tokens
 
 # --- the table
 
@@ -385,10 +383,9 @@ class ModifiedDerivative(Function):
                 share = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
         else:
             both = like_bias is not None and (scaled or y.dtype != dtype)
-            on_ranks = {} if part is None else {"part": part}
             dx, *more = run_rows(
                 plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
-                **on_ranks, before=False, after=True, x=x, of_modified=y.dtype if both else None,
+                part=part, before=False, after=True, x=x, of_modified=y.dtype if both else None,
                 of_scale=of_scale, of_sink=like_sink is not None,
             )  # fmt: skip
             dz = more.pop(0) if both else dx
@@ -449,12 +446,19 @@ def run_rows(
     modifiers: Modifiers | None = None,
     invariant: bool = False,
     in_place: bool = False,
+    part: Part | None = None,
     **further: Any,
 ) -> tuple[Tensor, ...]:
     """Run an operation outside autograd: directly in a plain call, in any other by an operator that
     PyTorch does not look into. The arguments and results are those of `run_modified`. Without
     modifiers the kernel of the layout runs instead; in place, the elements of the result are
-    written over the first input."""
+    written over the first input. Of parts of rows, calls that are not plain have no modifiers."""
+    if part is not None:
+        plain = not torch.compiler.is_compiling()
+    if part is not None and not plain:
+        lines = lines_of(op, elements, numbers, dtype, part)
+        found = from_lines(op, elements, numbers, dtype, part, lines)
+        return (elements[0].copy_(found[0]), *found[1:]) if in_place else found
     if not plain:
         options = (
             dim,
@@ -470,10 +474,13 @@ def run_rows(
     out = elements[0] if in_place else None
     if modifiers is None:
         inputs = (*elements, *numbers)
-        results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
+        if part is None:
+            results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
+        else:
+            results = plan_of_part(op, inputs, dtype, part, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
     given = (op, elements, numbers, modifiers, dim, dtype)
-    return run_modified(*given, invariant=invariant, out=out, **further)
+    return run_modified(*given, invariant=invariant, part=part, out=out, **further)
 
 
 def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=False, **further):
@@ -520,30 +527,6 @@ rows_in_place = Operator(
 PyTorch cannot trace an operator that writes and returns a list."""
 
 
-def finish(
-    op: Operation,
-    inputs: tuple[Tensor, ...],
-    numbers: tuple[Tensor, ...],
-    dtype: torch.dtype,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Compute an operation's elements from known row summaries: `plan_losses.finish`, or an opaque
-    operator if the call is not plain."""
-    if not is_plain_eager(*inputs, *numbers):
-        result = finish_rows.overload(list(inputs), list(numbers), op.name, dtype)
-        return result if out is None or is_dynamo_compiling() else out.copy_(result)
-    return plan_losses.finish(op, inputs, numbers, dtype, out)
-
-
-finish_rows = Operator(
-    "finish_rows(Tensor[] inputs, Tensor[] numbers, str operation, ScalarType dtype) -> Tensor",
-    lambda inputs, numbers, name, dtype: plan_losses.finish(
-        NAMED[name], tuple(inputs), tuple(numbers), dtype
-    ),
-    lambda inputs, numbers, name, dtype: inputs[0].new_empty(inputs[0].shape, dtype=dtype),
-)
-
-
 _TOKENS = (
     "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor, float before, "
     "float? softcap"
@@ -575,4 +558,101 @@ token_gradient = Operator(
             *[_like_rows(x, x.dim() - 1)] * args[-1],
         ],
     ),
+)
+
+
+# --- rows of which ranks have parts: between two operators a message passes
+
+
+def _in_ranks(ranks: int) -> Part:
+    """Return what kernels have to know of a part whose ranks do not know how long others are."""
+    return Part(0, 0, 0, ranks, None, None)
+
+
+def lines_of(op, elements, numbers, dtype, part: Part) -> Tensor:
+    """Return the messages of all ranks, of which this one sends the words of its part."""
+    if torch.compiler.is_compiling():
+        given = list(elements), list(numbers), op.name, dtype, part.ranks
+        message = published_rows.overload(*given)
+    else:
+        inputs = (*elements, *numbers)
+        message = plan_of_part(op, inputs, dtype, part, False).publish(*inputs)  # pyright: ignore
+    lines, work = part.exchange(message, part.group)
+    if work is not None:
+        work.wait()
+    return lines
+
+
+def from_lines(op, elements, numbers, dtype, part: Part, lines: Tensor) -> tuple[Tensor, ...]:
+    """Return the results of an operation on parts of rows, from the messages of all ranks."""
+    if torch.compiler.is_compiling():
+        found = written_rows.overload(list(elements), list(numbers), lines, op.name, dtype)
+        return tuple(found)
+    inputs = (*elements, *numbers)
+    found = plan_of_part(op, inputs, dtype, part, False).write(lines, *inputs)  # pyright: ignore
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _published_rows(elements, numbers, name, dtype, ranks):
+    inputs = (*elements, *numbers)
+    return plan_of_part(NAMED[name], inputs, dtype, _in_ranks(ranks), False).publish(*inputs)
+
+
+def _written_rows(elements, numbers, lines, name, dtype):
+    inputs = (*elements, *numbers)
+    plan = plan_of_part(NAMED[name], inputs, dtype, _in_ranks(len(lines)), False)
+    found = plan.write(lines, *inputs)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _line_of_rows(elements, numbers, name, dtype, ranks):
+    x, op = elements[0], NAMED[name]
+    of_row = 1 + op.sums + (op.numbers > 1)
+    return x.new_empty(of_row * x.shape[0], dtype=accumulator(dtype))
+
+
+published_rows = Operator(
+    "published_rows(Tensor[] elements, Tensor[] numbers, str operation, ScalarType dtype, "
+    "int ranks) -> Tensor",
+    _published_rows,
+    _line_of_rows,
+)
+written_rows = Operator(
+    "written_rows(Tensor[] elements, Tensor[] numbers, Tensor lines, str operation, "
+    "ScalarType dtype) -> Tensor[]",
+    _written_rows,
+    lambda elements, numbers, lines, name, dtype: _rows_shape(elements, numbers, name, 1, dtype),
+)
+
+
+def _tokens_of_part(ranks, known, x, scale, token, mask, factor, *options):
+    part, given = _in_ranks(ranks), (token, mask, scale)
+    return plan_of_tokens(x, given, *options, False, part, known.numel())
+
+
+def _published_tokens(known, ranks, *args):
+    plan, tensors = _tokens_of_part(ranks, known, *args)
+    return plan.publish(*tensors, number=args[4], known=known)
+
+
+def _written_tokens(known, lines, *args):
+    plan, tensors = _tokens_of_part(len(lines), known, *args)
+    return plan.write(lines, *tensors, number=args[4], known=known)
+
+
+def _line_of_tokens(known, ranks, x, *_):
+    n_rows = x.shape[:-1].numel()
+    return x.new_empty(3 * n_rows + known.numel(), dtype=accumulator(x.dtype))
+
+
+published_tokens = Operator(
+    f"published_tokens(Tensor known, int ranks, {_TOKENS}, bool entropy) -> Tensor",
+    _published_tokens,
+    _line_of_tokens,
+)
+written_tokens = Operator(
+    f"written_tokens(Tensor known, Tensor lines, {_TOKENS}, bool entropy) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _written_tokens,
+    lambda known, lines, x, *_: (*_token_rows_shape(x, None, x), torch.empty_like(known)),
 )

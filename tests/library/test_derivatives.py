@@ -16,8 +16,6 @@ from torch import Tensor
 import triton_softmax as ours
 from in_float64 import cross_entropy_of, entropy_of, linear_of, softmax_of, tokens_of
 from kernel_cases import DEVICE, DTYPES, INTERPRETED, quiet
-from triton_softmax.operations.cross_entropy import GIVEN_GRADIENT
-from triton_softmax.plan.losses import finish
 
 pytestmark = quiet
 INF = math.inf
@@ -317,13 +315,3 @@ def test_second_derivatives_are_right_or_refused(family, geometry):
 
     with_any(family, check, examples=15)
     assert bool(refused) == of_loss
-
-
-def test_a_factor_of_zero_cancels_whatever_a_row_holds():
-    """As of a row that is ignored over several ranks."""
-    rows = torch.tensor([[torch.nan, INF], [0.0, 1.0]], device=DEVICE)
-    m, zero, factor = rows[:, 1], torch.zeros(2, device=DEVICE), torch.arange(2.0, device=DEVICE)
-    nowhere = torch.full((2,), -1, device=DEVICE)
-    found = finish(GIVEN_GRADIENT, (rows,), (m, nowhere, zero, factor, zero), torch.float32)
-    wanted = torch.tensor([[0.0, 0.0], [1 / math.e, 1.0]], device=DEVICE)
-    torch.testing.assert_close(found, wanted)

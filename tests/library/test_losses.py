@@ -26,9 +26,7 @@ from triton_softmax import (
     token_logprobs,
 )
 from triton_softmax.arguments import LossOptions, check_loss_of_part
-from triton_softmax.operations.softmax import SOFTMAX
 from triton_softmax.plan import losses as plan_losses
-from triton_softmax.plan.launch import plans
 from triton_softmax.plan.losses import CHUNK, FEW, PROGRAMS
 
 pytestmark = quiet
@@ -568,44 +566,6 @@ def test_no_log_probability_is_above_0_and_no_entropy_cancels():
     assert (token_logprobs(x, index) <= 0).all()
     wanted = torch.distributions.Categorical(logits=x.double()).entropy()
     torch.testing.assert_close(entropy_from_logits(x).double(), wanted, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("n_cols", [2**31 - 4096, 2**31 - 4095, 2**31 - 1, 2**31, 2**31 + 9])
-def test_elements_from_a_given_summary_are_counted_in_31_bits_or_64(n_cols):
-    """The last chunk reaches beyond the row."""
-    x = torch.empty(1, n_cols, dtype=torch.float16, device="meta")
-    constants = plan_losses._plan_finish(SOFTMAX, [x], x.dtype).launches[0].constants
-    chunks = -(-n_cols // constants["BLOCK_COLS"])
-    assert constants["WIDE"] == (chunks * constants["BLOCK_COLS"] >= 2**31)
-
-
-@pytest.mark.parametrize("out", [False, True])
-def test_elements_from_a_given_summary_without_kernels(out, monkeypatch):
-    monkeypatch.setattr(plan_losses.arguments, "INTERPRETED", False)
-    x = drawn(3, 8, dtype=torch.float32).cpu()
-    m = x.amax(1)
-    to = torch.empty_like(x) if out else None
-    y = plan_losses.finish(SOFTMAX, (x,), (m, (x - m[:, None]).exp().sum(1)), x.dtype, out=to)
-    torch.testing.assert_close(y, x.softmax(1))
-    assert to is None or y is to
-
-
-def test_wide_indices_change_nothing(monkeypatch):
-    x, index = logits(2, 9), torch.tensor([0, 8], device=DEVICE)
-    results, planned = [], plan_losses._plan_finish
-
-    def wide(*arguments):
-        made = planned(*arguments)
-        made.launches[0].constants["WIDE"] = True
-        return made
-
-    for make in (planned, wide):
-        plans.clear()
-        monkeypatch.setattr(plan_losses, "_plan_finish", make)
-        y, h = token_logprobs(x, index, return_entropy=True)
-        results.append(torch.autograd.grad(y.sum() + h.sum(), x)[0])
-    plans.clear()
-    assert torch.equal(*results)
 
 
 def test_targets_are_mapped_over():

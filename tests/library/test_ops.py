@@ -79,6 +79,21 @@ def copied(t, wanted=False):
 
 TARGET, WEIGHT = torch.tensor([2, -100, 0], device=DEVICE), random(5).abs()
 WHERE, TOKENS = random(3, 5, seed=2) > -1, TARGET.clamp(min=0)
+
+
+def softmax_of_two(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of rows of which two ranks have the same part."""
+    line = operators.published_rows.overload([x], [], "softmax", x.dtype, 2)
+    return operators.written_rows.overload([x], [], line.repeat(2, 1), "softmax", x.dtype)[0]
+
+
+def of_two(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Entropies of rows of which two ranks have the same part."""
+    known, given = x[:, 0].detach(), (x.detach(), None, None, None, 1.0, 1.0, None, True)
+    line = operators.published_tokens.overload(known, 2, *given)
+    return operators.written_tokens.overload(known, line.repeat(2, 1), *given)
+
+
 CALLS = {
     "softmax": lambda x: triton_softmax.softmax(x, 0),
     "log-softmax": lambda x: triton_softmax.log_softmax(x.float(), 1, torch.float64),
@@ -109,9 +124,8 @@ CALLS = {
         x, TOKENS, row_mask=TARGET >= 0
     )[1],
     "entropy": triton_softmax.entropy_from_logits,
-    "known sums": lambda x: operators.finish_rows.overload(
-        [x.detach()], [x.detach().amax(1), x.detach().exp().sum(1)], "softmax", x.dtype
-    ),
+    "parts": lambda x: softmax_of_two(x.detach()),
+    "tokens of parts": lambda x: of_two(x)[1],
 }
 """Between them they call every operator, forward and backward."""
 

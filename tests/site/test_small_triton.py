@@ -33,7 +33,6 @@ from triton_softmax.operations import (
     cross_entropy,
     logsumexp,
     softmax,
-    token_statistics,
 )
 from triton_softmax.operations.operation import Operation, in_any_order
 
@@ -75,7 +74,7 @@ def small_operation(op: Operation):
 
 DEFINED = {
     op: (module.__name__, name)
-    for module in (token_statistics, cross_entropy, logsumexp, softmax)
+    for module in (cross_entropy, logsumexp, softmax)
     for name, op in vars(module).items()
     if isinstance(op, Operation)
 }

@@ -6,7 +6,17 @@ functions.
 """
 
 from .calls import Device, Modified, Traits, columns_of, rows_of
-from .choose import chosen
+from .choose import chosen, in_one_loop, on_ranks
 from .constants import Choice
 
-__all__ = ["Choice", "Device", "Modified", "Traits", "chosen", "columns_of", "rows_of"]
+__all__ = [
+    "Choice",
+    "Device",
+    "Modified",
+    "Traits",
+    "chosen",
+    "columns_of",
+    "in_one_loop",
+    "on_ranks",
+    "rows_of",
+]

@@ -156,6 +156,42 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
     return splitting.split_in_two_launches(rows, traits, device)
 
 
+def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int, sums: int = 1) -> Choice:
+    """Cut a rank's part of rows into chunks for two launches, between which ranks tell each other
+    the words of theirs. `rows` are as long as the largest part, or if sums must not depend on their
+    order, as whole rows. Ranks have to decide alike on the number of chunks, which follows from
+    numbers that all have."""
+    if traits.any_order:
+        choice = split_invariant(rows, traits, device)
+        choice = choice._replace(n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks)
+    else:
+        narrow = rows.itemsize == 2 and rows.vector > 1 and not rows.edges
+        narrow = narrow and traits.inputs == sums == 1
+        registers = 64 if narrow else 168 if rows.itemsize * traits.inputs == 8 else 128
+        block = min(splitting.LONGEST_CHUNK, next_power_of_2(rows.n_cols))
+        taken = splitting.Candidate(block, registers)
+        choice = splitting.split_as(taken, rows, traits, device)
+    how: Any = choice.how
+    words, polls = splitting.lanes_and_polls(ranks * choice.n_chunks, choice.num_warps)
+    how = how._replace(wait=False, depth=0, words=words, polls=polls, ranks=ranks)
+    return choice._replace(how=how, max_programs=None, two_launches=True)
+
+
+def in_one_loop(modified: Modified, traits: Traits, device: Device, ranks: int) -> Choice:
+    """Read a rank's part of a row in the loop of one program, whatever its length: so that ranks
+    need not know of each other how long their parts are."""
+    tile: Any = first(
+        "modified_loops", facts_of(modified._replace(n_rows=MANY_ROWS), traits, device)
+    )
+    cols = min(tile["cols"], max(16, next_power_of_2(modified.n_cols)))
+    how = ModifiedRows(1, cols, False, modified.vector, modified.wide_index, stages=tile["stages"])
+    warps = max(1, min(tile["warps"], cols // 64))
+    steps = max(1, ceil_div(modified.n_cols, cols))
+    choice = in_loops("modified_rows", how, warps, modified.n_cols, steps)
+    how: Any = choice.how
+    return choice._replace(how=how._replace(ranks=ranks), n_chunks=1, two_launches=True)
+
+
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Read rows in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
     them."""

@@ -42,6 +42,7 @@ class SplitRows(NamedTuple):
     # at least the number of threads, so that no two threads poll the same word.
     words: int
     polls: int  # words that a thread polls at once
+    ranks: int = 1  # that have as many chunks of a row each
 
 
 class StridedTile(NamedTuple):
@@ -92,6 +93,7 @@ class ModifiedRows(NamedTuple):
     stages: int = 1  # pipeline stages of a loop: one more than the tiles in flight
     publish: bool = True
     write: bool = True
+    ranks: int = 1
 
 
 Constants: TypeAlias = "RowTile | SplitRows | StridedTile | SplitStrided | TwoPass | ModifiedRows"

@@ -1,17 +1,14 @@
 """Softmax and its losses on rows that lie on several GPUs, each with a part of every row.
 
-A rank summarises its part as a program summarises a chunk. One message takes the summaries to all
-ranks, which merge them in the order of the ranks, so that all hold the same bits, and write their
-own part of the result. The modules, in the order in which a call passes them:
+A rank is a chunk: it summarises its part of a row as a program summarises a chunk, one message
+takes the words of all ranks to all, and each writes its own part of the result, by the plans and
+kernels of one GPU. The modules, in the order in which a call passes them:
 
 - `dtensor`: `DTensor`s, taken apart into shards and put together again
-- `sharded_softmax`: `softmax`, `log_softmax`, `logsumexp` of shards; `sharded_losses`:
-  `cross_entropy` and `token_logprobs`
+- `sharded`: the arguments of the public functions, and what is theirs of a loss
 - `process_group`: the ranks agree on every call; messages
-- `partials`: what a rank knows of its part, and how that of all ranks merges; `rank_kernels`: the
-  kernels around the message
-- `whole_rows`: batch-invariant calls: of long rows as one GPU's, on parts; else every rank gathers
-  whole rows
+- `ranks`: the two launches and the message between them
+- `gather`: whole rows, where no rank can leave its part where it is
 
 The functions here are what the rest of the library calls: with a group for a tensor that is a part
 of the rows, and without one for a `DTensor`.
@@ -20,8 +17,7 @@ of the rows, and without one for a `DTensor`.
 from typing import Any
 
 from .process_group import tell
-from .sharded_losses import cross_entropy, token_logprobs
-from .sharded_softmax import dtensors, logsumexp, normalize
+from .sharded import cross_entropy, dtensors, logsumexp, normalize, token_logprobs
 
 __all__ = [
     "cross_entropy",

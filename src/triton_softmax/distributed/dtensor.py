@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from ..arguments import LossOptions, Modifiers, check_dim, check_int
 from ..plan.layout import strides_of
-from . import sharded_losses
+from . import sharded
 
 
 class _Part(Function):
@@ -190,10 +190,10 @@ def cross_entropy(
         cut = [i == lies.over and each.is_shard() for i, each in enumerate(weight.placements)]
         placements = [Shard(0) if each else Replicate() for each in cut]
         weight = part_of(weight.redistribute(placements=placements))
-    sharded = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
-    over_rows = tuple([mesh.get_group(i) for i in sharded])
+    of_rows = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
+    over_rows = tuple([mesh.get_group(i) for i in of_rows])
     where = tuple(lies.vocabulary.values()) or (None, None)
-    result, lse = sharded_losses.cross_entropy(
+    result, lse = sharded.cross_entropy(
         function, part_of(x), target, weight, lies.group, *where, options, in_place, over_rows
     )
     if options.reduction == "none":

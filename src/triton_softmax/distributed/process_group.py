@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..arguments import Part, check_group
+from ..arguments import check_group
 from ..plan.launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -62,11 +62,6 @@ class Shard(NamedTuple):
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
     parts: tuple[tuple[int, int], ...] = ()
     call: int = 0  # the kind of call, as a number
-
-    @property
-    def part(self) -> Part:
-        """What is here of the rows, for a plan."""
-        return Part(self.start, self.total, agreements[self.group].words)
 
 
 NOTHING = Shard(None, 0, 0)
@@ -158,12 +153,6 @@ class Agreement:
                 raise ValueError(f"the ranks of the group do not call the same thing: {each}")
             call.shard, call.lines = read(lines), lines
         return call.shard
-
-    def words(self, mine: Tensor) -> Tensor:
-        """Send a message to all ranks and return the words of all, a line for each."""
-        words = mine.new_empty(self.group.size(), len(mine))
-        _all_gather(words.view(-1), mine, group=self.group)
-        return words
 
 
 agreements: dict[Any, Agreement] = {}
@@ -357,12 +346,9 @@ def blocks_of(n_rows: int, row_bytes: int) -> tuple[tuple[int, int], ...]:
     return tuple(zip(ends, ends[1:]))
 
 
-def send(words: tuple[Tensor, ...], shard: Shard) -> tuple[Tensor, Any]:
-    """Send a message to all ranks: the words, vectors that follow each other. Return the messages
-    of all ranks, (ranks, words), and what to wait for before they are read; None if they are
-    there."""
-    first, *more = words
-    message, group = torch.cat(words) if more else first, shard.group
+def send(message: Tensor, group: Any) -> tuple[Tensor, Any]:
+    """Send a message, a vector, to all ranks of a group. Return the messages of all ranks, a line
+    for each, and what to wait for before they are read; None if they are there."""
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
     lines = message.new_empty(group.size(), len(message))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
+from .device.exchange import sum_over_ranks
 from .device.monoid import exp_shifted
 from .device.names import with_operation
 from .device.registers import upcast
@@ -322,8 +323,8 @@ def modified_rows_kernel(
         out_strides: likewise for each result; the gradient at the scale has chunks as columns.
         sizes: the sizes of the other dimensions, innermost first.
         shape: the numbers of rows, of columns, and of queries (for a causal mask).
-        chunks: the number of chunks, their columns, a multiple of vector, and how many chunks the
-            row has on all ranks.
+        chunks: the number of chunks, their columns, a multiple of vector, and the number again; on
+            several ranks the numbers from the line of summaries of one to the next.
         OP: the `Operation`.
         MODIFIERS: the `ModifierFlags`.
         HOW: a `ModifiedRows`.
@@ -400,9 +401,17 @@ def modified_rows_kernel(
             m, totals = with_tiles(m, totals, (values,), OP)
     else:
         summaries = words_ptr.to(tl.pointer_type(ACC))
-        for part in range(0, n_parts):
-            m_part, more = load_summary(summaries, block * n_parts + part, OP, BLOCK_ROWS)
-            m, totals = merged(m, totals, m_part, more, None, OP)
+        if HOW.ranks > 1:  # each has as many chunks, and a line of summaries
+            RANKS: tl.constexpr = HOW.ranks
+            for _ in tl.static_range(RANKS):
+                for part in range(0, n_chunks):
+                    m_part, more = load_summary(summaries, block * n_chunks + part, OP, BLOCK_ROWS)
+                    m, totals = merged(m, totals, m_part, more, None, OP)
+                summaries += n_parts
+        else:
+            for part in range(0, n_parts):
+                m_part, more = load_summary(summaries, block * n_parts + part, OP, BLOCK_ROWS)
+                m, totals = merged(m, totals, m_part, more, None, OP)
 
     if not HOW.write:
         summaries = words_ptr.to(tl.pointer_type(ACC))
@@ -411,6 +420,11 @@ def modified_rows_kernel(
         numbers = ()
         for i in tl.static_range(NUMBERS):
             numbers = numbers + (tl.load(starts[OP.inputs + i], mask=there, other=1),)
+        if HOW.ranks > 1 and OP.numbers > 1:  # the target logit, known to one of the ranks
+            known = words_ptr.to(tl.pointer_type(ACC))
+            known += (1 + OP.sums) * BLOCK_ROWS * tl.num_programs(0) + rows
+            known = sum_over_ranks(known, there, n_parts, HOW.ranks)
+            numbers = (numbers[0], known) + numbers[2:]
         if MODIFIERS.before and OP.numbers > 1:
             # The second scalar is the target logit, which the modifiers apply to as well.
             picked = modified(numbers[1].to(ACC), scale, 0.0, MODIFIERS)

@@ -9,10 +9,6 @@ in each program. Then each program gathers its target logits.
 backward pass uses it to multiply the gradient by the incoming one, which is usually 1, but only the
 device knows. So it always launches, reads the factor first, and exits if there is nothing to do:
 no synchronisation, and no pass over memory.
-
-`finish_rows_kernel` runs an operation's epilogue on row summaries known from the forward pass or
-from other GPUs. It reduces nothing and no program waits, so rows may have any length: their chunks
-are as independent as in an elementwise kernel.
 """
 
 import triton
@@ -179,56 +175,3 @@ def scale_rows_kernel(
             pointers = x_ptr + outer * length + at
             x = tl.load(pointers, mask=inside)
             tl.store(pointers, (x.to(ACC) * factor.to(ACC)).to(x.dtype), mask=inside)
-
-
-@triton.jit(do_not_specialize=["n_rows", "n_chunks"])
-def finish_rows_kernel(
-    in_ptrs,
-    out_ptrs,
-    in_strides,
-    n_rows,
-    n_cols,
-    n_chunks,
-    OP: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    WIDE: tl.constexpr,
-):
-    """Run an operation's epilogue from given row summaries.
-
-    Args:
-        in_ptrs: the operation's inputs, each n_rows rows of n_cols adjacent elements; then per row
-            m, if the operation is relative to it, and the totals.
-        out_ptrs: one tensor, the contiguous result.
-        in_strides: row stride of each input, in elements.
-        n_rows, n_cols: numbers of rows and columns.
-        n_chunks: chunks of BLOCK_COLS per row. A program handles one chunk of BLOCK_ROWS rows.
-        OP: the `Operation`.
-        WIDE: whether column indices, up to the end of the last chunk, need 64 bits.
-    """
-    ACC: tl.constexpr = upcast(in_ptrs[0].dtype.element_ty)
-    block = (tl.program_id(0) // n_chunks).to(tl.int64)
-    rows = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
-    chunk = tl.program_id(0) % n_chunks
-    if WIDE:
-        chunk = chunk.to(tl.int64)
-    cols = chunk * BLOCK_COLS + tl.arange(0, BLOCK_COLS)[None, :]
-    mask = (rows < n_rows) & (cols < n_cols)
-    values = ()
-    INPUTS: tl.constexpr = OP.inputs
-    for i in tl.static_range(INPUTS):
-        pointers = in_ptrs[i] + rows * in_strides[i] + cols
-        values = values + (tl.load(pointers, mask=mask, other=OP.padding).to(ACC),)
-    m = 0.0
-    FIRST: tl.constexpr = INPUTS + 1 if OP.shifted else INPUTS
-    if OP.shifted:
-        m = tl.load(in_ptrs[INPUTS] + rows, mask=rows < n_rows, other=0.0)
-    totals = ()
-    for k in tl.static_range(FIRST, len(in_ptrs)):
-        totals = totals + (tl.load(in_ptrs[k] + rows, mask=rows < n_rows, other=1),)
-    terms = OP.terms(values, m, False)
-    if OP.placed:
-        values = values + (cols,)
-    result = OP.finish(values, terms, m, totals)
-    out = out_ptrs[0] + rows * n_cols + cols
-    tl.store(out, result.to(out.dtype.element_ty), mask=mask)

@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from .device.exchange import poll, prefetch, publish, publish_missing, unpack_summaries
+from .device.exchange import (
+    poll,
+    prefetch,
+    publish,
+    publish_missing,
+    sum_over_ranks,
+    unpack_summaries,
+)
 from .device.names import with_operation
 from .device.registers import (
     in_registers,
@@ -216,10 +223,17 @@ def summarise(body, edge, task, rows, INNER: tl.constexpr, OP: tl.constexpr, HOW
 
 
 @triton.jit
-def numbers_of_row(rows, task, OP: tl.constexpr):
-    """Load the row scalars of a work item's row."""
+def numbers_of_row(words_ptr, rows, task, OP: tl.constexpr, HOW: tl.constexpr):
+    """Load the row scalars of a work item's row. On several ranks the second, the target logit,
+    stands behind the words of the rank that has the target."""
     row = (task // rows.n_chunks).to(tl.int64)
-    return load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
+    numbers = load_numbers(rows.in_ptrs, rows.in_strides, row, True, OP)
+    if HOW.ranks > 1 and OP.numbers > 1:
+        known = (words_ptr + OP.sums * rows.n_tasks).to(tl.pointer_type(tl.float32)) + row
+        numbers = (numbers[0], sum_over_ranks(known, True, 2 * rows.parts[2], HOW.ranks)) + numbers[
+            2:
+        ]
+    return numbers
 
 
 @triton.jit
@@ -229,11 +243,16 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
     lane = tl.arange(0, HOW.words)
     n_words = rows.n_chunks
     apart = rows.n_tasks
-    if OP.any_order:
-        n_words = rows.parts[2]
-        apart = rows.n_tasks // rows.n_chunks * n_words
+    if HOW.ranks > 1:  # each has as many chunks, and a line of words
+        n_words = rows.n_chunks * HOW.ranks
+        line = (lane // rows.n_chunks).to(tl.int64) * rows.parts[2]
+        pointers = words_ptr + line + (task // rows.n_chunks * rows.n_chunks + lane % rows.n_chunks)
+    else:
+        if OP.any_order:
+            n_words = rows.parts[2]
+            apart = rows.n_tasks // rows.n_chunks * n_words
+        pointers = words_ptr + task // rows.n_chunks * n_words + lane
     live = lane < n_words
-    pointers = words_ptr + task // rows.n_chunks * n_words + lane
     words = (poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls),)
     absent = words[0] == 0
     for k in tl.static_range(1, SUMS):
@@ -340,7 +359,7 @@ def split_rows_kernel(
         chunk_cols: columns of a chunk, a multiple of vector, at most block.
         part_chunks, part_cols: for `any_order`, chunks and columns of each of the equal parts that
             a row is cut into first.
-        row_chunks: the row's words, which are more than chunks if other ranks have parts too.
+        row_chunks: the row's words; on several ranks those from the line of one to the next.
         max_polls: polls for missing status words before the recompute fallback.
         OP: the `Operation`.
         HOW: a `SplitRows`.
@@ -384,7 +403,9 @@ def split_rows_kernel(
             # One program writes the row scalars: the last to start, which waits least.
             mine = mine & (ready % n_chunks == n_chunks - 1)
         if HOW.write and mine:
-            numbers = numbers_of_row(rows, ready, OP)  # in flight while this program waits
+            numbers = numbers_of_row(
+                words_ptr, rows, ready, OP, HOW
+            )  # in flight while this program waits
             m, totals, missing = merge_row(words_ptr, ready, rows, max_polls, OP, HOW)
             if missing == 0:
                 write_chunk(ready, kept, kept_edge, m_own, m, totals, numbers, rows, OP, HOW)
@@ -412,6 +433,6 @@ def split_rows_kernel(
             if HOW.keep_terms:
                 m_own, _, terms = summarise(kept, edge, task, rows, INNER, OP, HOW)
                 kept = terms
-            numbers = numbers_of_row(rows, task, OP)
+            numbers = numbers_of_row(words_ptr, rows, task, OP, HOW)
             write_chunk(task, kept, edge, m_own, m, totals, numbers, rows, OP, HOW)
             task += programs

@@ -45,6 +45,7 @@ class TokenRows(NamedTuple):
     parts: int = 1  # lanes that merge the chunks of a row, a power of two
     publish: bool = True  # read a chunk; False in the second of two launches
     write: bool = True  # write the results of a row; False in the first of two launches
+    ranks: int = 1  # that have as many chunks of a row each, and a line of words
 
 
 @triton.jit
@@ -165,7 +166,8 @@ def token_rows_kernel(
         n_inner: the size of the second.
         n_cols: number of classes.
         n_chunks, chunk_cols: chunks of a row, a program each, and their columns, a multiple of
-            vector.
+            vector. On several ranks the second launch takes the chunks of one, and the numbers from
+            its line of words to the next.
         GIVEN: a `Given`.
         HOW: a `TokenRows`.
     """
@@ -189,8 +191,13 @@ def token_rows_kernel(
             tl.store(words + 2, a)
     else:
         part = tl.arange(0, HOW.parts)
-        words += 3 * (row.to(tl.int64) * n_chunks + part)
-        live = part < n_chunks
+        if HOW.ranks > 1:
+            live = part < HOW.ranks * n_chunks[0]
+            line = (part // n_chunks[0]).to(tl.int64) * n_chunks[1]
+            words += line + 3 * (row.to(tl.int64) * n_chunks[0] + part % n_chunks[0])
+        else:
+            words += 3 * (row.to(tl.int64) * n_chunks + part)
+            live = part < n_chunks
         m_parts = tl.load(words, mask=live, other=float("-inf"))
         d_parts = tl.load(words + 1, mask=live, other=0.0)
         a_parts = tl.load(words + 2, mask=live, other=0.0)

@@ -7,17 +7,14 @@
 | | `LOG_SOFTMAX`, `LOG_SOFTMAX_VJP` | log-softmax-definition, log-softmax-vjp |
 | `logsumexp` | `LOGSUMEXP`, `LOGSUMEXP_VJP` | lse-from-summary, logsumexp-gradient |
 | `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
-| `token_statistics` | `ENTROPY`, `GIVEN_TOKENS_GRADIENT` | entropy-from-summary, entropy-gradient |
 
 An operation is a small file: a few jitted functions, and an `Operation` that combines them. Every
-geometry runs every operation, except `GIVEN_GRADIENT` and `GIVEN_TOKENS_GRADIENT`: they start from
-given summaries, and have a kernel of their own.
+geometry runs every operation.
 """
 
 from .cross_entropy import PLAIN, SMOOTHED
 from .logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .token_statistics import ENTROPY
 
 OPERATIONS = {
     "softmax": SOFTMAX,
@@ -29,5 +26,5 @@ OPERATIONS = {
 }
 """Softmax, its relatives and their backward passes, by the names in benchmarks and tests."""
 
-LOSSES = {op.name: op for op in (*PLAIN, *SMOOTHED, ENTROPY)}
+LOSSES = {op.name: op for op in (*PLAIN, *SMOOTHED)}
 """The operations with row scalars among their inputs or results, by name."""

@@ -201,19 +201,6 @@ DISTRIBUTION_GRADIENT = replace(
 """The gradient of the loss with a distribution, and the loss and log-sum-exp."""
 
 
-@triton.jit
-def _given_gradient(values, terms, m, totals):
-    """f·exp(x − m) − c, less `at_target` at the target. f = 0 cancels its term even for NaN."""
-    target, at_target, f, c = totals
-    here = tl.where(values[-1] == target, at_target, 0.0)
-    return tl.where(f == 0.0, 0.0, terms[0] * f) - c - here
-
-
-GIVEN_GRADIENT = replace(SOFTMAX, name="given_gradient", finish=_given_gradient, placed=True)
-"""The gradient of cross-entropy and log-sum-exp from given row summaries, for
-`finish_rows_kernel`. Its totals are the target's column (−1 if not here), what to subtract there,
-the factor of exp(x − m), and what to subtract everywhere."""
-
 PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
 SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT
 OF_DISTRIBUTION = DISTRIBUTION, DISTRIBUTION_GRADIENT

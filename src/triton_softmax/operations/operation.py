@@ -14,7 +14,6 @@ and the summary (the epilogue), and row scalars follow from the summary alone.
 | backward of log-softmax | dy | dy − exp(y)·sum | |
 | backward of log-sum-exp | exp(x − m) | term / (sum / dl) | |
 | cross-entropy | exp(x − m), x | its gradient | the loss, log-sum-exp |
-| entropy | exp(x − m), exp(x − m)·(x − m) | its gradient | log-sum-exp, the entropy |
 
 Row scalars may also be inputs: dl of log-sum-exp, or the target of cross-entropy.
 """

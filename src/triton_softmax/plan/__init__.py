@@ -22,7 +22,17 @@ from torch import Tensor, empty_like
 
 from .. import arguments, composite
 from ..arguments import DTYPES, Part, check_alike, check_arguments, check_device
-from ..config import Choice, Device, Modified, Traits, chosen, columns_of, rows_of, splitting
+from ..config import (
+    Choice,
+    Device,
+    Modified,
+    Traits,
+    chosen,
+    columns_of,
+    on_ranks,
+    rows_of,
+    splitting,
+)
 from ..config.calls import Columns, Rows
 from ..config.constants import RowTile, SplitRows, SplitStrided, StridedTile, TwoPass
 from ..kernels import split_rows, split_strided, strided, tile, two_pass
@@ -180,50 +190,101 @@ class Plan:
 
 
 class RankPlan(Plan):
-    """The plan of an operation on the parts of rows that this rank has: between its launches the
-    ranks tell each other the words of their chunks, in one message.
+    """The plan of an operation on the parts of rows that this rank has: a rank is a chunk, or some.
 
-    With the words goes what each rank knows of the target logits: the second row scalar of a loss,
-    which is input number `at`, or `picked`, which is returned after the results, summed up. `shape`
-    is that of the words in units of 32 bits, its second dimension the chunks, and `dtype` theirs as
-    the kernel takes them.
+    The first launch publishes words of this rank's chunks, a message takes them to all ranks, and
+    the second launch writes from the words of all. Behind the words stand numbers that one rank
+    knows, and for which the others send 0: the target logits of a loss, its row scalar number `at`,
+    or `n_known` numbers of the caller.
+
+    Args:
+        launches: the one that publishes, and the one that writes.
+        x, outs: as for a `Plan`.
+        part: which part of the rows is here.
+        n_words: the words of this rank, as kernels take them, of this dtype.
+        dtype: of the words.
+        n_known: numbers behind the words, in the accumulator's dtype.
+        at: the input that holds them, if one does.
+        number: what the kernels take of each call if the caller has none.
     """
 
     def __init__(
-        self, launches: Any, x: Tensor, outs: Any,
-        part: Part, shape: tuple[int, int, int], dtype: torch.dtype, at: int | None = None,
+        self, launches: Any, x: Tensor, outs: Any, part: Part, n_words: int, dtype: torch.dtype,
+        n_known: int = 0, at: int | None = None, number: float | None = None,
     ):  # fmt: skip
-        super().__init__(launches, x, outs, Workspace(triton.cdiv(math.prod(shape), 2), False))
-        self.part, self.shape, self.dtype, self.at = part, shape, dtype, at
+        super().__init__(launches, x, outs)
+        self.part, self.n_words, self.n_known, self.at = part, n_words, n_known, at
+        self.more = () if number is None else (number,)
+        self.wide, self.dtype = arguments.accumulator(x.dtype), dtype
+        self.nothing = tuple([x.new_empty(0, dtype=dtype) for _, dtype in outs])
+        self.line = line_of(n_words, dtype, n_known, self.wide)
+        self.message: Any = partial(x.new_empty(0, dtype=dtype).new_empty, self.line)
 
     def __call__(
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
-        picked: Tensor | None = None,
+        known: Tensor | None = None,
     ) -> Any:  # fmt: skip
-        """Launch, send, and launch; as a `Plan`."""
-        x, workspace = inputs[0], cast(Workspace, self.workspace)
+        """Publish, send, and write; as a `Plan`. What is known, if it is given, is returned last,
+        summed up."""
+        message = self.publish(*inputs, number=number, known=known)
+        lines, work = self.part.exchange(message, self.part.group)
+        if work is not None:
+            work.wait()
+        return self.write(lines, *inputs, out=out, number=number, known=known)
+
+    def publish(
+        self, *inputs: Tensor, number: float | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        """Return the message of this rank."""
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
-                return self(*inputs, out=out, number=number, picked=picked)
-        outs = (self.empty() if out is None else out, *[empty() for empty in self.more_outs])
-        words, n_words = workspace.take(x.device), math.prod(self.shape)
-        more = () if number is None else (number,)
-        self.launches[0].run(inputs, outs, words.view(self.dtype), *more)
-        words = words.view(torch.int32)[:n_words]
-        known = picked if self.at is None else inputs[self.at]
+                return self.publish(*inputs, number=number, known=known)
+        message = self.message()
+        known = inputs[self.at] if self.at is not None else known
+        if known is not None and self.n_known:
+            behind = message[self.n_words :].view(self.wide)
+            behind[: self.n_known].copy_(known.reshape(-1))
+        if self.launches[0].grid:
+            more = self.more if number is None else (number,)
+            self.launches[0].run(inputs, self.nothing, message, *more)
+        return message
+
+    def write(
+        self, lines: Tensor, *inputs: Tensor, out: Tensor | None = None,
+        number: float | None = None, known: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the results, from the messages of all ranks."""
+        if -1 != self.index != current_device():
+            with torch.cuda.device(self.index):
+                return self.write(lines, *inputs, out=out, number=number, known=known)
+        outs = (self.empty() if out is None else out,)
+        for empty in self.more_outs:
+            outs += (empty(),)
+        if self.launches[0].grid:
+            more = self.more if number is None else (number,)
+            self.launches[1].run(inputs, outs, lines, *more)
         if known is not None:
-            words = torch.cat((words, known.float().flatten().view(torch.int32)))
-        of_all = self.part.exchange(words)
-        words = of_all[:, :n_words].unflatten(1, self.shape)
-        words = words.transpose(0, 1).flatten().view(self.dtype)  # chunks of a row side by side
-        if known is not None:  # of one rank, and zeros
-            of_all = of_all[:, n_words:].contiguous().view(torch.float32).sum(0)
-            known = of_all.view(known.shape).to(known.dtype)
-            if self.at is not None:
-                inputs = (*inputs[: self.at], known, *inputs[self.at + 1 :])
-        self.launches[1].run(inputs, outs, words, *more)
-        outs += () if picked is None else (known,)
+            behind = lines[:, self.n_words :].view(self.wide)[:, : self.n_known]
+            outs += (behind.sum(0).view(known.shape).to(known.dtype),)
         return outs if len(outs) > 1 else outs[0]
+
+
+def line_of(n_words: int, dtype: torch.dtype, n_known: int, wide: torch.dtype) -> int:
+    """The length of a message, in words: the words, and what is known behind them."""
+    return n_words + triton.cdiv(n_known * wide.itemsize, dtype.itemsize)
+
+
+SHORTEST_PART = 2048
+"""Columns of the largest part, at least, of which ranks send words of chunks: shorter ones would
+leave most of a program idle."""
+
+
+def in_chunks(x: Tensor, part: Part) -> bool:
+    """Whether `split_rows` reads parts of rows: adjacent elements of at most 32 bits. Else, or if
+    ranks do not know how long the parts of others are, a loop reads each."""
+    n_chunks = triton.cdiv(part.widest, splitting.LONGEST_CHUNK)
+    few = n_chunks * part.ranks <= splitting.MAX_CHUNKS and len(x) * n_chunks < 2**30
+    return part.widest >= SHORTEST_PART and x.dtype != torch.float64 and few
 
 
 def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
@@ -299,7 +360,7 @@ def make_plan(
     shape = without if op.reduces else x.shape
     check_alike(x, *inputs[1 : op.inputs], shape=x.shape)
     check_alike(x, *inputs[op.inputs :], shape=without)
-    if x.numel() == 0:
+    if x.numel() == 0 and part is None:
         # An empty result, or the log-sum-exp of empty rows.
         return Fallback(lambda x, *_: x.new_full(shape, -math.inf, dtype=dtype))
     if x.device.type == "cpu" and not arguments.INTERPRETED:
@@ -390,28 +451,27 @@ def _plan_launches(
             # For equal bits, chunks must be aligned alike in all tensors and in every batch.
             if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
                 return None
+        outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
+        if part is not None:
+            rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
+            rows = rows._replace(n_cols=total if invariant else part.widest)
+            choice = on_ranks(rows, traits_of(op), device_of(x), part.ranks, op.sums)
+            known = n_rows * (op.numbers > 1)
+            n_words = op.sums * n_rows * choice.n_chunks
+            line = line_of(n_words, torch.int64, known, torch.float32)
+            launches, _ = launches_of(op, choice, outer, n_cols, line=line)
+            at = op.inputs + 1 if known else None
+            return RankPlan(launches, x, results, part, n_words, torch.int64, known, at)
         rows = rows_of(n_rows, total, itemsize, addresses, of_moved, held)
         choice = choose(rows, op, x, kernel)
-        outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
     else:
         pair = layout.outer_and_inner(groups, len(strides))
-        if pair is None or kernel not in (None, "strided") or total != n_cols:
+        if pair is None or kernel not in (None, "strided") or part is not None:
             return None
         outer, inner = pair
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = choose(columns, op, x)
-    ranks = total // n_cols
-    if part is not None:
-        choice = choice._replace(
-            how=choice.how._replace(wait=False, depth=0),
-            n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks,
-            max_programs=None, two_launches=True,
-        )  # fmt: skip
-        launches, _ = launches_of(op, choice, outer, n_cols, ranks=ranks)
-        words = op.sums * outer[0], choice.n_chunks, 2
-        at = op.inputs + 1 if op.numbers > 1 else None
-        return RankPlan(launches, x, results, part, words, torch.int64, at)
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
@@ -423,13 +483,14 @@ def launches_of(
     n_cols: int,
     col_strides: tuple[int, ...] = (),
     inner: tuple[int, ...] = (),
-    ranks: int = 1,
+    line: int = 0,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
     """Return the launches of a choice, one for each set of constants, which are two if chunks are
     published and written separately; and the words that they share.
 
     `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides. The rows are parts of those of so many ranks.
+    the rows as `outer`, and look at no other strides. Ranks that share rows have so many words in a
+    line.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):
@@ -447,7 +508,7 @@ def launches_of(
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
         workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
-        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, choice.n_chunks * ranks
+        parts = choice.n_chunks // choice.parts, n_cols // choice.parts, line or choice.n_chunks
         numbers += (choice.n_chunks, choice.chunk_cols, *parts, splitting.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)

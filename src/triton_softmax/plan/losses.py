@@ -6,68 +6,13 @@ import torch
 import triton
 from torch import Tensor, empty_like
 
-from .. import arguments, composite
-from ..arguments import LossOptions, Modifiers, check_device
+from .. import arguments
+from ..arguments import LossOptions, Modifiers
 from ..kernels import row_scalars as scalars
 from ..operations.cross_entropy import PLAIN, SMOOTHED
-from ..operations.operation import Operation
-from . import Plan, empty_of, key_of, plan_of
+from . import Plan, RankPlan, empty_of, key_of, plan_of
 from .launch import Launch, addresses_of, cuda_index, current_device, plans
-from .modified import run_modified
-
-ELEMENTS = 4096
-"""Elements per program of `finish`, 16 per thread."""
-
-
-def finish(
-    op: Operation,
-    inputs: tuple[Tensor, ...],
-    numbers: tuple[Tensor, ...],
-    dtype: torch.dtype,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Compute an operation's elements from known row summaries: its epilogue alone. The inputs are
-    matrices; `numbers` are the maximum m of each row, if the operation has one, and its totals;
-    `out` is contiguous, and possibly an input."""
-    x = inputs[0]
-    if not x.numel():
-        return torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
-    if x.device.type == "cpu" and not arguments.INTERPRETED:
-        columns = [each.unsqueeze(1) for each in numbers]
-        result = composite.FINISH_OF[op](*map(composite.upcast, inputs), *columns).to(dtype)
-        return result if out is None else out.copy_(result)
-    tensors = []
-    for each in inputs:
-        tensors.append(each if each.stride(1) == 1 else each.contiguous())
-    for each in numbers:
-        tensors.append(each.contiguous())
-    key = (finish, op, dtype, out is None or out.data_ptr() & 15)
-    for t in tensors:  # `key_of`, inlined to save a Python call
-        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
-    plan = plans.get(key)
-    if plan is None:
-        check_device(x.device)
-        plan = plans.keep(key, _plan_finish(op, tensors, dtype))
-    return plan(*tensors, out=out)
-
-
-def _plan_finish(op: Operation, tensors: list[Tensor], dtype: torch.dtype) -> Plan:
-    x = tensors[0]
-    n_rows, n_cols = x.shape
-    block_cols = min(ELEMENTS, triton.next_power_of_2(n_cols))
-    block_rows = min(ELEMENTS // block_cols, triton.next_power_of_2(n_rows))
-    n_chunks = triton.cdiv(n_cols, block_cols)
-    strides = tuple([each.stride(0) for each in tensors[: op.inputs]])
-    wide = n_chunks * block_cols >= 2**31
-    launch = Launch(
-        scalars.finish_rows_kernel,
-        triton.cdiv(n_rows, block_rows) * n_chunks,
-        (strides, n_rows, n_cols, n_chunks),
-        {"OP": op, "BLOCK_ROWS": block_rows, "BLOCK_COLS": block_cols, "WIDE": wide},
-        {"num_warps": 8},
-    )
-    return Plan((launch,), x, [(x.shape, dtype)])
-
+from .modified import plan_of_part, run_modified
 
 CHUNK = 8192
 """Elements per chunk of `scale_rows`."""
@@ -168,7 +113,8 @@ class LossPlan:
         self.options, self.reads_classes = options, reads_classes
         self.targets: tuple[Plan, ...] = ()
         smoothed = weight is not None and options.label_smoothing != 0.0
-        if smoothed or target.is_floating_point() or not arguments.by_kernels(x):
+        on_kernels = options.part is not None or arguments.by_kernels(x)
+        if smoothed or target.is_floating_point() or not on_kernels:
             return
         op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
         self.op, self.in_place = op, in_place
@@ -179,12 +125,8 @@ class LossPlan:
         self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        n = target.numel()
-        size = self.accumulator.itemsize
-        # The targets, then five scalars for each (see `targets_kernel`), then the log-sum-exps.
-        self.words = n * (8 + 6 * size) // x.element_size()
-        starts = (0, *(8 * n + k * n * size for k in range(6)))
-        self.scalar_offsets, self.discarded_lse_offset = starts[: op.numbers], starts[-1]
+        self.scalar_offsets, self.discarded_lse_offset = (0,), 0
+        self.memory = empty_of((0,), x.dtype, x)
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
         self.takes_addresses = all(as_they_lie) and (in_place or x.is_contiguous())
@@ -202,8 +144,8 @@ class LossPlan:
         if index != current_device():
             with torch.cuda.device(index):
                 return self(x, target, weight, with_lse)
-        scalars = x.new_empty(self.words)
-        base, at_x = scalars.data_ptr(), x.data_ptr()
+        memory = self.memory()
+        base, at_x = memory.data_ptr(), x.data_ptr()
         addresses = (at_x, target.data_ptr())
         if weight is not None:
             addresses += (weight.data_ptr(),)
@@ -211,7 +153,8 @@ class LossPlan:
             parts = self.targets[0].empty()
             self.targets[0].launches[0].launch_at(addresses, (parts.data_ptr(),))
             addresses += (parts.data_ptr(),)
-        self.targets[-1].launches[0].launch_at(addresses, (base, base + self.scalar_offsets[1]))
+        at = base + self.scalar_offsets[0], base + self.scalar_offsets[1]
+        self.targets[-1].launches[0].launch_at(addresses, at)
         outs = (self.of_rows(),)
         results = (outs[0].data_ptr(), base + self.discarded_lse_offset)
         if with_lse:
@@ -221,7 +164,13 @@ class LossPlan:
             dx = x if self.in_place else empty_like(x)
             outs, results = (dx, *outs), (dx.data_ptr(), *results)
         addresses = (at_x, *map(base.__add__, self.scalar_offsets))
-        if main.workspace is None:
+        if self.options.part is not None:
+            main.launches[0].launch_at(addresses, results, base, *main.more)
+            lines, work = main.part.exchange(memory[: main.line], main.part.group)
+            if work is not None:
+                work.wait()
+            main.launches[1].launch_at(addresses, results, lines.data_ptr(), *main.more)
+        elif main.workspace is None:
             main.launches[0].launch_at(addresses, results)
         else:
             held, words = main.workspace.reserve(x.device)
@@ -245,14 +194,32 @@ class LossPlan:
                 invariant=options.invariant, part=options.part, out=out,
             )  # fmt: skip
         inputs = (x, *numbers)
-        more = options.invariant, options.part
-        main: Any = plan_of(op, inputs, options.dim, self.dtype, *more)
+        main: Any = (
+            plan_of(op, inputs, options.dim, self.dtype, options.invariant)
+            if options.part is None
+            else plan_of_part(op, inputs, self.dtype, options.part, options.invariant)
+        )
         results = main(*inputs, out=out)
-        launched = self.takes_addresses and type(main) is Plan
+        launched = self.takes_addresses and isinstance(main, Plan)
         for plan in (*self.targets, main):
-            launched = launched and plan.launches[0].launch_at is not None
-        self.main = main if launched else None
+            launched = launched and plan.launches[-1].launch_at is not None
+        if launched:
+            self._lay_out(main, x, target.numel())
         return results
+
+    def _lay_out(self, main: Plan, x: Tensor, n: int) -> None:
+        """Keep the plan of the operation, and lay out the memory that the kernels share: five
+        scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
+        have parts, words come first: a message is these and the first scalars, target logits."""
+        ranks, size = isinstance(main, RankPlan), self.accumulator.itemsize
+        dtype = main.dtype if ranks else x.dtype
+        first = main.n_words * dtype.itemsize if ranks else 0
+        starts = [first + k * n * size for k in range(7)]
+        self.scalar_offsets = starts[6], *starts[: self.op.numbers - 1]
+        self.discarded_lse_offset = starts[5]
+        n_bytes = starts[6] + 8 * n
+        self.memory = empty_of((-(-n_bytes // dtype.itemsize),), dtype, x)
+        self.main = main
 
 
 def _as_three(x: Tensor, dim: int) -> tuple[int, int, int, int] | None:

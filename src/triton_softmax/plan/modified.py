@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import arguments, composite
 from ..arguments import Modifiers, Part
-from ..config import Modified
+from ..config import Modified, in_one_loop
 from ..config.calls import vector_of_lines
 from ..kernels.modified_rows import (
     NO_SCALE,
@@ -25,7 +25,21 @@ from ..kernels.modified_rows import (
 )
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
-from . import Fallback, Plan, RankPlan, choose, in_every_batch, key_of, layout
+from . import (
+    AnyPlan,
+    Fallback,
+    Plan,
+    RankPlan,
+    choose,
+    device_of,
+    in_chunks,
+    in_every_batch,
+    key_of,
+    layout,
+    line_of,
+    make_plan,
+    traits_of,
+)
 from .launch import Launch, Workspace, plans
 
 CACHED = 1 << 23
@@ -101,6 +115,24 @@ def run_modified(
     return outs
 
 
+def plan_of_part(
+    op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Part, invariant: bool
+) -> AnyPlan:
+    """The plan of an operation on matrices, of whose rows ranks have parts; cached."""
+    key = (plan_of_part, op, dtype, part, invariant)
+    for t in inputs:  # `key_of`, inlined to save a Python call
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
+    plan = plans.get(key)
+    if plan is None:
+        given = op, inputs, 1, dtype
+        if invariant or in_chunks(inputs[0], part):
+            plan = make_plan(*given, invariant=invariant, part=part)
+        else:
+            plan = _plan_modified(op, ModifierFlags(), *given[1:], None, False, part, None)
+        plan = plans.keep(key, plan)
+    return plan
+
+
 def _plan_modified(
     op: Operation,
     flags: ModifierFlags,
@@ -116,7 +148,7 @@ def _plan_modified(
     scalars, then those of x, bias, mask, scale and sink that `flags` has. Without kernels it is
     softmax or log-softmax."""
     x, n_inputs = inputs[0], len(inputs)
-    if not arguments.by_kernels(x):
+    if part is None and not arguments.by_kernels(x):
         return Fallback(partial(_composed, op is LOG_SOFTMAX, flags, dim, dtype))
     shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
@@ -149,32 +181,40 @@ def _plan_modified(
         (1 if n_cols == 1 else view.stride(dim)) if elements else 0
         for view, elements in zip(views, along, strict=True)
     ]
-    masked = _in_numbers(views, along, steps, groups, n_inputs, n_cols, total)
-    choice, ranks = choose(masked, op, x), total // n_cols
-    choice = choice._replace(n_chunks=choice.n_chunks // ranks)
+    call = _in_numbers(views, along, steps, groups, n_inputs, n_cols, total)
+    if part is None:
+        choice = choose(call, op, x)
+    elif invariant:
+        choice = choose(call, op, x)
+        how = choice.how._replace(ranks=part.ranks)  # pyright: ignore[reportCallIssue]
+        choice = choice._replace(how=how, n_chunks=choice.n_chunks // part.ranks)
+    else:
+        of_part = call._replace(n_cols=n_cols)
+        choice = in_one_loop(of_part, traits_of(op), device_of(x), part.ranks)
     if flags.of_scale:  # a part of each chunk
         at = op.results + flags.of_modified
         steps[n_inputs + at] = n_rows
         outs[at] = (choice.n_chunks, *outs[at][0]), wide
     strides = tuple([(step, *[g[1 + i] for g in groups]) for i, step in enumerate(steps)])
     size = (n_rows, n_cols, shape[-2] if flags.causal else 1)
-    chunks = (choice.n_chunks, choice.chunk_cols, choice.n_chunks * ranks)
     sizes = tuple([group[0] for group in groups])
-    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     # Multiply-adds may fuse in one place and not in another, which would change bits.
     options = {"num_warps": choice.num_warps, "enable_fp_fusion": False}
     block_rows = choice.how.block_rows  # pyright: ignore[reportAttributeAccessIssue]
     blocks, of_chunk = triton.cdiv(n_rows, block_rows), (1 + op.sums) * block_rows
     programs, constants = blocks * choice.n_chunks, {"OP": op, "MODIFIERS": flags}
+    n_words, known = of_chunk * programs, n_rows * (op.numbers > 1 and part is not None)
+    line = choice.n_chunks if part is None else line_of(n_words, wide, known, wide)
+    chunks = choice.n_chunks, choice.chunk_cols, line
+    given = (strides[:n_inputs], strides[n_inputs:], sizes, size, chunks)
     launches = tuple([
         Launch(modified_rows_kernel, programs, given, {**constants, "HOW": how}, options)
         for how in choice.launches
     ])  # fmt: skip
     if part is not None:
-        at = op.inputs + 1 if op.numbers > 1 else None
-        words = blocks, choice.n_chunks, of_chunk
-        return RankPlan(launches, x, outs, part, words, torch.float32, at)
-    n_words = of_chunk * programs if choice.two_launches else 0
+        at = op.inputs + 1 if known else None
+        return RankPlan(launches, x, outs, part, n_words, wide, known, at, number=1.0)
+    n_words = n_words if choice.two_launches else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
 
 

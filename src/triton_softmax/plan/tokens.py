@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import torch
 import triton
 from torch import Tensor
 
@@ -10,7 +9,7 @@ from .. import arguments
 from ..arguments import Part, check_device
 from ..config import splitting
 from ..kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
-from . import Adapter, AnyPlan, Plan, RankPlan, device_of, key_of, layout
+from . import Adapter, AnyPlan, Plan, RankPlan, device_of, key_of, layout, line_of
 from .launch import Launch, Workspace, plans
 
 ELEMENTS = 4096
@@ -54,17 +53,37 @@ def run_tokens(
     that of the plan, if the caller has made one of what it was given and the options.
     """
     of_rows = token, mask, scale
+    n_known = 0 if picked is None else picked.numel()
+    options = before, softcap, entropy, invariant, part, n_known
+    plan, tensors = plan_of_tokens(x, of_rows, *options, key=key)
+    return plan(*tensors, number=factor, **({} if picked is None else {"known": picked}))
+
+
+def plan_of_tokens(
+    x: Tensor,
+    of_rows: tuple[Tensor | None, Tensor | None, Tensor | None],
+    before: float,
+    softcap: float | None,
+    entropy: bool,
+    invariant: bool,
+    part: Part | None = None,
+    n_known: int = 0,
+    key: tuple[Any, ...] | None = None,
+) -> tuple[Any, tuple[Tensor, ...]]:
+    """Return the plan of `run_tokens`, cached, and the tensors that it takes; `of_rows` are token,
+    mask and scale."""
     if key is None:
-        key = key_of((run_tokens, before, softcap, entropy, invariant, part), (x, *of_rows))
+        head = run_tokens, before, softcap, entropy, invariant, part, n_known
+        key = key_of(head, (x, *of_rows))
     tensors = (x,)
     for each in of_rows:
         tensors += () if each is None else (each,)
     plan = plans.get(key)
     if plan is None:
-        there = token is not None, mask is not None, scale is not None
+        there = [each is not None for each in of_rows]
         has = Given(*there, entropy, before, softcap or 0.0)
-        plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part))
-    return plan(*tensors, number=factor, **({} if picked is None else {"picked": picked}))
+        plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
+    return plan, tensors
 
 
 def gradient_of_tokens(
@@ -127,33 +146,38 @@ def row_layout(tensors: tuple[Tensor, ...]) -> RowLayout | None:
 
 
 def _plan_tokens(
-    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None
+    has: Given, inputs: tuple[Tensor, ...], invariant: bool, part: Part | None, n_known: int = 0
 ) -> AnyPlan:
     x = inputs[0]
     shape, total = x.shape[:-1], arguments.row_length(x, -1, part)
-    n_cols, ranks = x.shape[-1], total // max(1, x.shape[-1])
+    n_cols, ranks = x.shape[-1], 1 if part is None else part.ranks
     rows = row_layout(inputs)
     if rows is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
-        return Adapter("copy", _plan_tokens(has, copies, invariant, part), layout.on_vectors)
+        plan = _plan_tokens(has, copies, invariant, part, n_known)
+        return Adapter("copy", plan, layout.on_vectors)
     vector, edges = rows.vector, rows.edges
     if invariant and edges:  # rows start at different places of a vector
         vector, edges = 1, False
     n_rows = shape.numel()
     at_once = RESIDENT * device_of(x).multiprocessors
     n_chunks = max(1, min(at_once // n_rows, n_cols // SHORTEST))
+    if part is not None:  # of which other ranks need not know how long it is
+        n_chunks = 1
     if invariant or n_cols >= 2**30:
         n_chunks = triton.cdiv(n_cols, 2 * SHORTEST)
     if invariant and splitting.parts_of(total) > 1:
         n_chunks = splitting.parts_of(total) // ranks
-    chunk_cols = triton.cdiv(triton.cdiv(n_cols, n_chunks), vector) * vector
-    n_chunks = triton.cdiv(n_cols, chunk_cols)
-    whole = triton.next_power_of_2(total)
+    chunk_cols = triton.cdiv(triton.cdiv(max(1, n_cols), n_chunks), vector) * vector
+    n_chunks = triton.cdiv(max(1, n_cols), chunk_cols)
+    whole = triton.next_power_of_2(total if invariant else max(1, n_cols))
     lanes = max(32, min(MAX_LANES, whole // (2 * ELEMENTS_PER_LANE)))
     of_lane = max(vector, min(ELEMENTS_PER_LANE, whole // lanes))
     parts = triton.next_power_of_2(n_chunks * ranks)
     how = TokenRows(vector, edges, lanes, of_lane // vector, parts=parts)
-    halves = [how._replace(write=False), how._replace(publish=False)]
+    halves = [how._replace(write=False), how._replace(publish=False, ranks=ranks)]
+    wide, n_words = arguments.accumulator(x.dtype), 3 * n_rows * n_chunks
+    line = line_of(n_words, wide, n_known, wide)
     options = {"num_warps": lanes // 32, "sanitize_overflow": False}
     if invariant:
         options["enable_fp_fusion"] = False
@@ -161,17 +185,15 @@ def _plan_tokens(
         Launch(
             token_rows_kernel,
             n_rows * (n_chunks if each.publish else 1),
-            (*rows[:2], n_cols, n_chunks * (1 if each.publish else ranks), chunk_cols),
+            (*rows[:2], n_cols, (n_chunks, line) if each.ranks > 1 else n_chunks, chunk_cols),
             {"GIVEN": has, "HOW": each},
             options,
         )
-        for each in (halves if parts > 1 else [how])
+        for each in (halves if parts > 1 or part is not None else [how])
     ]
-    wide = arguments.accumulator(x.dtype)
     results = [(shape, wide), (shape, wide), ((3, *shape), wide)]
     if part is not None:
-        words = n_rows, n_chunks, 3
-        return RankPlan(tuple(launches), x, results, part, words, torch.float32)
+        return RankPlan(tuple(launches), x, results, part, n_words, wide, n_known)
     words = Workspace(3 * n_rows * n_chunks if n_chunks > 1 else 0, zeroed=False)
     return Plan(tuple(launches), x, results, words)
 

@@ -7,16 +7,13 @@ from geometries import FORMS, Form, as_on_a_gpu, split_rows
 from kernel_cases import DEVICE, INTERPRETED, NAN, assert_result, matrix, operands, quiet
 from triton_softmax import composite, operations
 from triton_softmax.arguments import LossOptions
-from triton_softmax.composite import FINISH_OF, KERNEL_OF
+from triton_softmax.composite import KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
-from triton_softmax.operations.cross_entropy import DISTRIBUTION, GIVEN_GRADIENT
-from triton_softmax.operations.token_statistics import GIVEN_TOKENS_GRADIENT
-from triton_softmax.plan.losses import finish
 
 pytestmark = quiet
 
 CASES = FORMS | {"split_rows-late": Form(split_rows, {"depth": 2}, float64=False)}
-NAMES = ("cross_entropy_smoothed_gradient", "cross_entropy_gradient", "entropy")
+NAMES = ("cross_entropy_smoothed_gradient", "cross_entropy_gradient", "cross_entropy_smoothed")
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 N_COLS = 43
 NOWHERE = (-1, -2, 156, 2**31 - 1, 2**31, 2**40)
@@ -36,9 +33,7 @@ def numbers_of_rows(x: torch.Tensor, nowhere: tuple[int, ...], dtype) -> tuple[t
 
 
 def by_operators(x: torch.Tensor, *numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The statistics of rows, or with numbers of rows their losses, after the gradient of these."""
-    if not numbers:
-        return composite.row_statistics(x, 1)
+    """The losses of rows, after the gradient of these."""
     target, _, r, z, b, c = (*numbers, None, None)[:6]
     x = x.clone().requires_grad_()
     options = LossOptions(1, -100, "none", 0.0, 0.0, x.dtype)
@@ -52,14 +47,14 @@ def test_every_geometry(label, name):
     """Elements are written over the input, numbers of the row beside them. A target out of range
     writes nowhere: neither in another row, nor what lies around the rows."""
     form, op = CASES[label], operations.LOSSES[name]
-    dtype = torch.float64 if form.float64 and name == "entropy" else torch.float32
+    dtype = torch.float64 if form.float64 and name == NAMES[2] else torch.float32
     which = 3 * [*CASES].index(label) + NAMES.index(name)
     nowhere = (N_COLS + which % 2, NOWHERE[which % len(NOWHERE)])
     x = matrix(4 if op.placed or op.finish_at else 2, N_COLS, dtype, gap=8 - N_COLS % 8)
     numbers = numbers_of_rows(x, nowhere[: len(x) - 2], dtype)[: op.numbers]
-    at = (-1 if n < 0 or n >= N_COLS else n for n in numbers[0].tolist()) if numbers else ()
-    known = (torch.tensor([*at]), *(each.cpu() for each in numbers[1:])) if numbers else ()
-    expected = by_operators(x.cpu(), *known)
+    at = (-1 if n < 0 or n >= N_COLS else n for n in numbers[0].tolist())
+    known = torch.tensor([*at]), *(each.cpu() for each in numbers[1:])
+    expected = by_operators(x.cpu(), *known)[op.reduces :]
     laid = form.lay_out((x, *numbers))
     around = laid[0].as_strided((laid[0].untyped_storage().size() // dtype.itemsize,), (1,), 0)
     outs = () if op.reduces else laid[:1]
@@ -78,7 +73,7 @@ def test_every_geometry(label, name):
 @pytest.mark.parametrize("label", ["split_rows", "split_rows-late", "split_strided"])
 def test_launches_as_on_a_gpu(label, monkeypatch):
     as_on_a_gpu(monkeypatch)
-    test_every_geometry(label, "entropy")
+    test_every_geometry(label, NAMES[2])
 
 
 @pytest.mark.parametrize("name", operations.OPERATIONS)
@@ -86,31 +81,6 @@ def test_replacements_on_the_cpu(name):
     op, dtype = operations.OPERATIONS[name], torch.float64
     inputs = tuple(each.cpu() for each in operands(name, 3, N_COLS, dtype))
     assert_result(name, KERNEL_OF[op](*inputs, 1, dtype), inputs)
-    if op in FINISH_OF:
-        summed = operations.OPERATIONS["softmax"] if op.shifted else op
-        summary = (each[:, None] for each in composite.summary(summed, inputs, 1))
-        assert_result(name, FINISH_OF[op](*inputs, *summary), inputs)
-
-
-@pytest.mark.parametrize("op", [GIVEN_GRADIENT, GIVEN_TOKENS_GRADIENT], ids=str)
-def test_gradients_from_known_summaries(op):
-    """The kernel, and its replacement on the CPU."""
-    x = matrix(3, N_COLS, torch.float64)
-    target = torch.tensor([0, -1, N_COLS - 1], device=DEVICE)
-    numbers = (x.amax(1), target, *torch.rand(3, 3, dtype=torch.float64).to(DEVICE))
-    columns = (each[:, None] for each in numbers)
-    torch.testing.assert_close(finish(op, (x,), numbers, x.dtype), FINISH_OF[op](x, *columns))
-
-
-@pytest.mark.parametrize("name", composite.RESCALE_OF)
-def test_summaries_of_parts_merge_to_that_of_the_row(name):
-    op = (operations.OPERATIONS | operations.LOSSES | {DISTRIBUTION.name: DISTRIBUTION})[name]
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.rand(op.inputs, 3, 4 * 5, generator=generator, dtype=torch.float64) * 9
-    chunks = zip(*(each.chunk(4, 1) for each in inputs))
-    parts = (composite.summary(op, chunk, 1) for chunk in chunks)
-    merged = composite.merged(op, *map(torch.stack, zip(*parts)))
-    torch.testing.assert_close(merged, composite.summary(op, tuple(inputs), 1))
 
 
 def test_weights_of_targets_out_of_range_are_not_read():

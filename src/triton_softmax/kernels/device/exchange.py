@@ -71,6 +71,16 @@ def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
 
 
 @triton.jit
+def sum_over_ranks(pointers, mask, apart, RANKS: tl.constexpr):
+    """The sum of numbers in the lines of all ranks, which are so many elements apart."""
+    total = tl.load(pointers, mask=mask, other=0.0)
+    for _ in tl.static_range(1, RANKS):
+        pointers += apart
+        total += tl.load(pointers, mask=mask, other=0.0)
+    return total
+
+
+@triton.jit
 def prefetch(pointers, WAIT: tl.constexpr):
     """Prefetch words into the L2 cache while the elements are loaded.
 
