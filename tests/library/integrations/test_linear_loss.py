@@ -398,6 +398,15 @@ def test_a_trainer(tmp_path):
     assert not torch.equal(model.lm_head.weight, training("llama").lm_head.weight)
 
 
+def test_a_trainer_in_mixed_precision(tmp_path):
+    """Accelerate sets a `forward` on the model, which calls ours."""
+    model, calls, _ = trained(tmp_path, True, bf16=True)
+    wanted, *_ = trained(tmp_path, False, bf16=True)
+    assert calls["linear_cross_entropy"] == 4
+    for name, each in model.named_parameters():
+        torch.testing.assert_close(each, wanted.get_parameter(name), rtol=0.01, atol=1e-4)
+
+
 def test_a_trainer_that_smooths_labels(tmp_path):
     with pytest.warns(UserWarning, match="got no labels, as where a trainer smooths them"):
         model, calls, _ = trained(tmp_path, True, label_smoothing_factor=0.2)
