@@ -170,7 +170,7 @@ def without_logits(
         handle.say(kind, reason)
         return forward(model, *args, **kwargs)
     call = Head(head, handle)
-    before = vars(model) | {"_modules": model._modules | {names[0]: call}}
+    before = vars(model) | {"_modules": vars(model)["_modules"] | {names[0]: call}}
     twin = object.__new__(type(model))
     twin.__dict__ = before.copy()
     _thread.inside = True
