@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import shlex
 import sys
@@ -37,11 +39,15 @@ def test_every_case_is_asked_for_once(tmp_path):
     """By the commands themselves, as the command line reads them."""
     plan, found = everything.jobs(tmp_path, 2, new()), []
     for job in plan:
-        words = job.arguments
-        if words[:3] == ["-m", "softmax_bench", "run"]:
-            options = __main__._parser().parse_args(words[2:])
+        words = job.arguments[job.arguments.index("softmax_bench") + 1 :]
+        options = __main__._parser().parse_args(words)
+        assert Path(options.out).stem == job.name and options.commit == ABOUT["commit"]
+        if words[0] == "run":
             found += __main__._selected(options)
-            assert options.out == str(tmp_path / f"{job.name}.json") and options.seed == 5
+            assert Path(options.out).parent == tmp_path and options.seed == 5
+        elif words[0] in __main__.SUITES:
+            suite = importlib.import_module(f"softmax_bench.{__main__.SUITES[words[0]]}")
+            assert {*inspect.signature(suite.run).parameters} <= {*vars(options)}
     every = cases.select(seed=5)
     assert sorted(case.id for case in found) == sorted(case.id for case in every)
     assert {who for case in found for who in case.providers} > {CHOOSER, *LIBRARIES}
