@@ -147,7 +147,7 @@ class Run:
     def lacks(self, **case: Any) -> bool:
         """Whether no row is of a case, of which some fields are given."""
         rows = self.run["rows"]
-        return not any(all(row[name] == case[name] for name in case) for row in rows)
+        return not any(case.items() <= row.items() for row in rows)
 
     def add(self, rows: list[dict]) -> None:
         """Keep rows, on disk too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ranks as pool
 from softmax_bench import ranks
 from softmax_bench.results import Run
 from softmax_bench.schema import add_run
@@ -44,3 +45,26 @@ def test_a_run_goes_on_with_what_is_of_the_same_commit(tmp_path):
         ("one", 4, 1),
         ("two", 2, 1),
     ]
+
+
+def test_matrices_are_cut_without_a_rest():
+    """Those that ranks share are measured over one, and over so many that a part keeps columns."""
+    for world in (1, 2, 4, 8):
+        found = ranks.matrices(world)
+        shared = [each for each in found if "total" in each]
+        assert [(each["rows"], each["columns"] * world) for each in shared] == [*ranks.SHARED]
+        growing = [(each["rows"], each["columns"]) for each in found if "total" not in each]
+        assert growing == [(n_rows, 65_536) for n_rows in ranks.ROWS if world > 1]
+
+
+def test_a_matrix_that_is_shared_is_measured_beside_one_that_is_not(tmp_path):
+    run = Run(tmp_path / "ranks.json", ranks.FORMAT, "ranks", "one", ranks=2)
+    run.add([{"call": "copy", "rows": 512, "columns": 65_536, "us": 1.0}])
+    missing = [each for each in ranks.matrices(2) if run.lacks(**each)]
+    assert [each["rows"] for each in missing] == [2048, 8192, 4096, 64]
+
+
+def test_the_formula_of_megatron_is_the_loss():
+    """Over two ranks, with its gradient; so it does the work that it is timed for."""
+    with pool.Ranks(2, "bench_on_ranks") as both:
+        both.ask("formula")

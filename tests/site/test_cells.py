@@ -13,7 +13,7 @@ from browser import CELL, LONG, PHONE, finished
 from site_build import ROOT
 from softmax_playground import cells
 from softmax_playground.small_triton import session
-from softmax_site import modules, source
+from softmax_site import source
 
 NAMES = cells.names(ROOT)
 MISTAKES = [name for name in NAMES if name.startswith("mistakes/")]
@@ -160,34 +160,6 @@ def test_what_a_cell_finds_is_said_in_the_page():
     shown = cells.html(ROOT, "tile")
     for name in ("tl", "inf", "Tensor", "empty", "SOFTMAX", "LOGSUMEXP", "RowTile"):
         assert f"<code>{name}</code>" in shown.split('class="run-names"')[1]
-
-
-CORRECTIONS = {
-    "printed_row_sums_do_not_add_up": "printed-sums",
-    "printed_gradient_is_right_but_does_not_follow_from_the_printed_sums": "printed-sums",
-    "naive_traffic_is_5mn_and_not_7mn_reads": "seven-reads",
-    "best_gain_over_naive_is_little_over_4_and_not_5": "factor-of-five",
-    "naive_as_printed_overflows_above_88": "exponential-of-x",
-    "the_block_must_exceed_the_columns_and_not_the_rows": "rows-for-columns",
-    "swapped_strides_read_other_rows": "swapped-strides",
-    "a_check_through_a_cross_entropy_accepts_y_times_dy": "blind-check",
-    "the_two_benchmarks_count_bytes_differently": "half-the-bytes",
-    "a_running_maximum_must_start_at_minus_infinity": "start-at-zero",
-    "an_exponential_in_two_halves_overflows": "two-halves",
-    "a_million_is_not_infinity": "a-million",
-    "past_the_limit_registers_spill_and_nothing_iterates": "nothing-iterates",
-    "65536_limits_a_block_of_one_library_and_no_grid": "no-such-grid",
-    "a_grid_goes_past_65536": "no-such-grid",
-}
-"""The program of each correction, by the test that shows it."""
-
-NO_MISTAKES = {"two_digits_follow_from_rounded_factors", "65504_is_exp_of_11_09"}  # rounded
-
-
-def test_every_correction_has_a_program():
-    tests = re.findall(r"^def test_(\w+)", (ROOT / modules.CORRECTIONS).read_text("utf8"), re.M)
-    assert set(tests) == {*CORRECTIONS, *NO_MISTAKES}
-    assert {f"mistakes/{name}" for name in CORRECTIONS.values()} <= set(MISTAKES)
 
 
 @pytest.mark.parametrize("name", NAMES)

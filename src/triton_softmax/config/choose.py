@@ -156,7 +156,7 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
     return splitting.split_in_two_launches(rows, traits, device)
 
 
-def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int) -> Choice:
+def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int, sums: int = 1) -> Choice:
     """Cut a rank's part of rows into chunks for two launches, between which ranks tell each other
     the words of theirs. `rows` are as long as the largest part, or if sums must not depend on their
     order, as whole rows. Ranks have to decide alike on the number of chunks, which follows from
@@ -165,7 +165,8 @@ def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int) -> Choice:
         choice = split_invariant(rows, traits, device)
         choice = choice._replace(n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks)
     else:
-        narrow = rows.itemsize == 2 and traits.inputs == 1 and rows.vector > 1 and not rows.edges
+        narrow = rows.itemsize == 2 and rows.vector > 1 and not rows.edges
+        narrow = narrow and traits.inputs == sums == 1
         registers = 64 if narrow else 168 if rows.itemsize * traits.inputs == 8 else 128
         block = min(splitting.LONGEST_CHUNK, next_power_of_2(rows.n_cols))
         taken = splitting.Candidate(block, registers)

@@ -402,7 +402,8 @@ def modified_rows_kernel(
     else:
         summaries = words_ptr.to(tl.pointer_type(ACC))
         if HOW.ranks > 1:  # each has as many chunks, and a line of summaries
-            for _ in tl.static_range(HOW.ranks):
+            RANKS: tl.constexpr = HOW.ranks
+            for _ in tl.static_range(RANKS):
                 for part in range(0, n_chunks):
                     m_part, more = load_summary(summaries, block * n_chunks + part, OP, BLOCK_ROWS)
                     m, totals = merged(m, totals, m_part, more, None, OP)

@@ -455,7 +455,7 @@ def _plan_launches(
         if part is not None:
             rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
             rows = rows._replace(n_cols=total if invariant else part.widest)
-            choice = on_ranks(rows, traits_of(op), device_of(x), part.ranks)
+            choice = on_ranks(rows, traits_of(op), device_of(x), part.ranks, op.sums)
             known = n_rows * (op.numbers > 1)
             n_words = op.sums * n_rows * choice.n_chunks
             line = line_of(n_words, torch.int64, known, torch.float32)
