@@ -1,4 +1,4 @@
-"""The exercises of the site at the command line, checked by Triton's own interpreter on a CPU.
+"""The exercises of the site at the command line, checked as in a page, and by Triton itself.
 
     python -m exercises              lists them, with what you have solved
     python -m exercises merge        writes answers/merge.py for you; once it is there, checks it
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,14 +66,9 @@ def checked(exercise: course.Exercise, source: str) -> tuple:
             return lines[-1] if lines else None
 
         sheet = Sheet(exercise.check, exercise.solution)
-        path = str(Path(folder, "small.py"))
         lab, small = with_triton.Lab(), with_small_triton.Lab(small_triton)
-        quick = lambda text: small_triton.run(text, path), small
-        if not lab.watches:  # a GPU would read and write what is out of range
-            solved, message, _ = sheet.verdict(source, *quick, line_of)
-            if not solved:
-                return solved, message, lab, small
-        return *sheet.verdict(source, run, lab, line_of, quick)[:2], lab, small
+        quick = partial(small_triton.run, path=str(Path(folder, "small.py")))
+        return *sheet.verdict(source, quick, small, line_of, (run, lab))[:2], lab, small
 
 
 def has_gpu() -> bool:

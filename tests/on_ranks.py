@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import datetime
 import functools
 import math
 import os
@@ -1040,8 +1041,9 @@ def without_processors(group) -> None:
         assert process_group.agreements.pop(group).channel is not group
 
 
-def dies(group) -> None:
-    """The others get an error when a rank is gone."""
+def dies(group, seconds: float) -> None:
+    """The others get an error when a rank is gone, within the time-out of the group."""
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=seconds), group)
     x = drawn((4, 5), torch.float32)
     softmax(x, group=group)
     if group.rank() == 1:

@@ -25,7 +25,7 @@ TIMEOUT = 20
 LIMIT = 60
 """Seconds after which a test gives up waiting for a rank."""
 
-MESHES = ((2,), (3,), (4,), (2, 2))
+MESHES = ((2,), (3,), (4,), (8,), (2, 2), (2, 4))
 """Shapes of meshes of the first ranks."""
 
 

@@ -59,12 +59,27 @@ def batch() -> dict[str, torch.Tensor]:
     return {"input_ids": tokens.to(DEVICE), "labels": labels.to(DEVICE)}
 
 
-def step(model, **more) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The loss and the gradients of a step of training."""
-    model.zero_grad()
+def replica_of(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy as `DataParallel` makes them, here on the same device, whose parameters are tensors
+    that are computed from the module's."""
+    replica = module._replicate_for_data_parallel()
+    for name, each in module._parameters.items():
+        if each is None:
+            replica.register_parameter(name, None)
+        else:
+            setattr(replica, name, each * 1.0)
+    for name, child in module._modules.items():
+        replica._modules[name] = replica_of(child)
+    return replica
+
+
+def step(model, of=None, **more) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The loss of a step of training, and the gradients of the model, or of that in `of`."""
+    of = model if of is None else of
+    of.zero_grad()
     loss = model(**batch(), **more).loss
     loss.backward()
-    named = ((n.removeprefix("_orig_mod."), p.grad) for n, p in model.named_parameters())
+    named = ((n.removeprefix("_orig_mod."), p.grad) for n, p in of.named_parameters())
     return loss.detach(), {name: gradient for name, gradient in named if gradient is not None}
 
 

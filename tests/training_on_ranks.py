@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 import torch.distributed as dist
 import transformers
@@ -18,6 +20,8 @@ CALLS = {
     "ddp": "linear_cross_entropy",
     "fsdp": "linear_cross_entropy",
     "fsdp with a sharded head": "cross_entropy",  # whose weight is whole in its forward alone
+    "deepspeed 2": "linear_cross_entropy",
+    "deepspeed 3": "cross_entropy",  # as above
 }
 """How the model is wrapped, and which loss is computed if a linear one is asked for."""
 
@@ -38,7 +42,13 @@ def gradients(model: torch.nn.Module, rank: int) -> list[torch.Tensor]:
     """What a step leaves in the parameters, on the tokens of a rank."""
     torch.manual_seed(1 + rank)
     tokens = torch.randint(0, 40, (2, 5))
-    model(input_ids=tokens, labels=tokens).loss.backward()
+    loss = model(input_ids=tokens, labels=tokens).loss
+    if hasattr(model, "optimizer"):  # an engine of DeepSpeed
+        from deepspeed.utils import safe_get_full_grad
+
+        model.backward(loss)
+        return [safe_get_full_grad(each) for each in model.parameters()]
+    loss.backward()
     found = (each.grad for each in model.parameters())
     return [each.full_tensor() if hasattr(each, "full_tensor") else each for each in found]
 
@@ -50,6 +60,14 @@ def step(group: dist.ProcessGroup, how: str, linear_loss: bool) -> None:
     model = small()
     if how == "ddp":
         model = DistributedDataParallel(model, process_group=group)
+    elif how.startswith("deepspeed"):
+        import deepspeed
+
+        os.environ["LOCAL_RANK"] = str(rank)  # as its launcher does
+        options = {"train_micro_batch_size_per_gpu": 2, "zero_allow_untested_optimizer": True}
+        options["zero_optimization"] = {"stage": int(how[-1])}
+        optimizer = torch.optim.SGD(model.parameters())
+        model = deepspeed.initialize(model=model, optimizer=optimizer, config=options)[0]
     else:
         heads = [model.lm_head] if how != "fsdp" else []
         for each in (*model.model.layers, *heads, model):

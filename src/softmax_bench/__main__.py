@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from typing import Any
 
 from softmax_bench import (
     cases,
@@ -36,21 +37,24 @@ def _ready(options: Options) -> None:
     schema.check_writable(Path(options.out))
 
 
-def _measured(
-    options: Options, chosen: list[cases.Case], prepare: Callable, milliseconds: float
-) -> Any:
-    """The file of a run, after what is missing of some cases has been measured; the device is kept
-    busy for so long with each call."""
-    from softmax_bench import inputs, measure, results, runner, warmup
+def _selected(options: Options) -> list[cases.Case]:
+    part, of = map(int, options.part.split("/"))
+    return cases.select(options.cases, options.providers, options.seed)[part - 1 :: of]
 
-    on_gpu = options.device == "cuda"
-    timer = measure.timer_of(options.device, milliseconds)
+
+def _run(options: Options) -> None:
+    begin, on_gpu = time.time(), options.device == "cuda"
+    _ready(options)
+    from softmax_bench import inputs, measure, providers, results, runner, warmup
+
+    timer, chosen = measure.timer_of(options.device, 25.0), _selected(options)
     environment = results.environment(options.device, options.commit, timer)
     found = results.Results(Path(options.out), environment)
     if on_gpu:
         warmup.hasten_autotuning()
         if options.processes > 1:
-            warmup.compile_ahead(prepare, runner.to_compile(chosen, found), options.processes)
+            pairs = runner.to_compile(chosen, found)
+            warmup.compile_ahead(providers.prepare, pairs, options.processes)
 
     def restart() -> None:
         sys.stdout.flush()
@@ -58,21 +62,8 @@ def _measured(
         os.execv(sys.executable, [sys.executable, "-m", "softmax_bench", *again])
 
     again, made = restart if on_gpu else None, inputs.Inputs(options.device)
-    runner.Runner(found, made, timer, prepare=prepare, restart=again).run(chosen)
-    return found
-
-
-def _selected(options: Options) -> list[cases.Case]:
-    part, of = map(int, options.part.split("/"))
-    return cases.select(options.cases, options.providers, options.seed)[part - 1 :: of]
-
-
-def _run(options: Options) -> None:
-    begin = time.time()
-    _ready(options)
-    from softmax_bench import providers
-
-    rows = list(_measured(options, _selected(options), providers.prepare, 25.0).rows.values())
+    runner.Runner(found, made, timer, restart=again).run(chosen)
+    rows = list(found.rows.values())
     try:
         schema.load(Path(options.out))
     except ImportError:
@@ -115,15 +106,15 @@ def _gpu_report(options: Options) -> None:
     print(gpu_report.sentence(found))
 
 
-def _invariance(options: Options) -> None:
+def _suite(options: Options) -> None:
+    """A suite with a file of its own: a module's `run`, whose arguments are options."""
     _ready(options)
-    from softmax_bench import invariance
+    run = importlib.import_module(f"softmax_bench.{SUITES[options.command]}").run
+    run(Path(options.out), **{name: getattr(options, name) for name in signature(run).parameters
+                              if name != "out"})  # fmt: skip
 
-    found = invariance.run(options.commit, options.processes)
-    schema.write(Path(options.out), found, 3)
-    for name, each in found["calls"].items():
-        print(name, *each.values())
-    print(found["within"], "of", found["count"], "keep it, at most", found["most"])
+
+SUITES = {name: name for name in ("attention", "ranks", "invariance")} | {"train": "training"}
 
 
 def _profile(options: Options) -> None:
@@ -196,7 +187,7 @@ def _everything(options: Options) -> int:
 
     if options.dry_run:
         gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
-        plan = everything.jobs(Path(options.out), gpus, about)
+        plan = everything.jobs(Path(options.out), gpus, about, options.without)
         print(everything.table(plan, {}))
         print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
         return 0
@@ -205,20 +196,12 @@ def _everything(options: Options) -> int:
     machine = everything.machine_in_a_process()
     found = machine.pop("gpus")
     gpus = options.gpus or found
-    out = Path(options.out)
+    out = Path(options.out).resolve()
     about = everything.begin(out, options.commit, machine)
-    plan = everything.jobs(out, gpus, about)
+    plan = everything.jobs(out, gpus, about, options.without)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
     print(f"the cells are in {everything.merged(out)}")
     return 0 if good else 1
-
-
-def _train(options: Options) -> None:
-    _ready(options)
-    from softmax_bench import training
-
-    for row in training.run(Path(options.out), options.device, options.commit):
-        print({key: row[key] for key in ("model", "attention", "provider", "ms", "bytes", "loss")})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -226,10 +209,10 @@ def _parser() -> argparse.ArgumentParser:
     several = {"type": lambda text: [part for part in text.split(",") if part]}
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def command(do: Callable[[Options], int | None], words: str):
-        name = do.__name__.removeprefix("_").replace("_", "-")
+    def command(do: Callable[[Options], int | None], words: str, name: str | None = None):
+        name = name or do.__name__.removeprefix("_").replace("_", "-")
         found = commands.add_parser(name, help=words)
-        found.set_defaults(do=do)
+        found.set_defaults(do=do, command=name)
         return found.add_argument
 
     def selects(add: Callable) -> None:
@@ -240,13 +223,10 @@ def _parser() -> argparse.ArgumentParser:
         add("--seed", type=int, default=random_shapes.SEED, help="draws the cells of random/*")
         add("--part", metavar="K/N", default="1/1", help="every N-th case from the K-th on")
 
-    def writes(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
+    def measures(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
         add("--out", default=out, help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
         add("--device", choices=devices, default="cuda", help="cpu: try it, not to publish")
-
-    def measures(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
-        writes(add, out, devices)
         processes = min(12, os.cpu_count() or 1)
         add("--processes", type=int, default=processes, help="to compile ahead")
 
@@ -295,7 +275,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--without", **several, default=[], help="libraries, or ncu, that may be missing")
     add("--dry-run", action="store_true", help="only say the plan, and what it takes")
 
-    measures(command(_invariance, "time calls with batch invariance and without"), "invariant.json")
+    for name, words in (
+        ("attention", "time attention"),
+        ("ranks", "time rows over several GPUs, in processes of torch.distributed.run"),
+        ("invariance", "time calls with batch invariance and without"),
+        ("train", "time steps of training of models of transformers"),
+    ):
+        out = SUITES[name].replace("invariance", "invariant")
+        measures(command(_suite, words, name), f"{out}.json")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
@@ -316,7 +303,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")
 
-    writes(command(_train, "time steps of training of models of transformers"), "training.json")
     return parser
 
 

@@ -1,6 +1,6 @@
 """Attention: the rungs of `softmax_tutorial.attention` beside what PyTorch has.
 
-`python -m softmax_bench.attention --out FILE` adds a run to a file: bfloat16, 16,384 tokens of
+`python -m softmax_bench attention --out FILE` adds a run to a file: bfloat16, 16,384 tokens of
 2,048 features in heads of 64 or 128, with and without a causal mask, forward and backward; and one
 query of 8 heads of 128 over 65,536 keys, beside a copy of these keys and values. Times are those of
 [`CudaTimer`][softmax_bench.measure.CudaTimer]; all who are compared are timed in turn.
@@ -8,10 +8,8 @@ query of 8 heads of 128 over 65,536 keys, beside a copy of these keys and values
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from softmax_bench import measure
-from softmax_bench.report import TURNS
-from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import add_run, check_writable
+from softmax_bench.results import Run
 from softmax_tutorial.attention import attention
 from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.diagonal import attention_diagonal
@@ -98,17 +94,17 @@ def backward_of(call: Callable, leaves: list[Tensor], do: Tensor) -> Callable:
 
 def timed(timer: Any, made: dict[str, Callable]) -> dict[str, dict]:
     """The percentiles of each call; why it failed, where it does."""
-    samples: dict[str, list[float]] = {name: [] for name in made}
-    failed: dict[str, dict] = {}
-    for turn in range(TURNS):
-        for name in [name for name in made if name not in failed]:
-            try:
-                if not turn:
-                    made[name]()  # compiles
-                samples[name] += timer(made[name])
-            except Exception as error:
-                failed[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
-    return {name: failed.get(name) or measure.summary(samples[name]) for name in made}
+    found: dict[str, dict] = {name: {} for name in made}
+
+    def failed(name: str, error: Exception) -> None:
+        found[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
+
+    works = measure.in_turn(lambda name: made[name]() and [], made, 1, failed)  # compiles
+    for name, turns in measure.in_turn(
+        lambda name: timer(made[name]), works, failed=failed
+    ).items():
+        found[name] = measure.summary(measure.flat(turns))
+    return found
 
 
 def worst_error(o: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> float:
@@ -163,24 +159,12 @@ def decoding(timer: Any, n_keys: int = 65_536) -> list[dict]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
-    parser.add_argument("--commit", help="the commit measured, where there is no repository")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA device")
-    check_writable(options.out)
-    timer, here = measure.CudaTimer(), machine()
-    run = {name: here[name] for name in ("gpu", "torch", "triton")}
-    run |= {"commit": options.commit or git_commit(), "date": now()[:10], "rows": decoding(timer)}
-    for length, dims, causal in itertools.product(options.lengths, (128, 64), (False, True)):
-        run["rows"] += rows_of(timer, dims, length, causal)
-        add_run(options.out, run, "gpu", FORMAT)
-        torch.cuda.empty_cache()
-    print(*run["rows"], sep="\n")
-
-
-if __name__ == "__main__":
-    main()
+def run(out: Path, commit: str | None) -> None:
+    """Add a run to a file, or go on with it."""
+    timer, found = measure.CudaTimer(), Run(out, FORMAT, "gpu", commit)
+    if found.lacks(direction="decoding"):
+        found.add(decoding(timer))
+    for length, dims, causal in itertools.product(LENGTHS, (128, 64), (False, True)):
+        if found.lacks(length=length, dims=dims, causal=causal):
+            found.add(rows_of(timer, dims, length, causal))
+            torch.cuda.empty_cache()

@@ -4,7 +4,7 @@ softmax_bench everything --out DIR`.
 What is quoted most comes first. Each job is a command of its own, which writes a file below the
 folder after each case. A job that has ended is not begun again, and one that was cut off goes on
 where it was, so a run that takes several calls is the same command again; seed and commit are those
-of the first. At the end the cells of all suites are one file, as `softmax_site.publish` takes it.
+of the first. At the end `.github/publish.sh DIR OUT` puts it in the place of what is published.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,10 +28,13 @@ from typing import Any, NamedTuple
 
 from softmax_bench import cases
 from softmax_bench.launches import DATA, read_rows
+from softmax_bench.providers import versions
 from softmax_bench.results import git_commit
 from softmax_bench.schema import FORMAT, ROOT, DataError, begun, read_json, write
 
-MEASUREMENTS = "measurements.json"
+MEASUREMENTS, OTHERS = "new.json", "docs/benchmarks"
+"""The cells of all suites, and where all else lies, as `.github/publish.sh` takes them."""
+
 PROGRESS = "progress.json"
 
 GROUPS = {
@@ -65,10 +69,10 @@ class Job(NamedTuple):
     gpus: int = 1
 
 
-def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
+def jobs(out: Path, gpus: int, about: dict, without: Iterable[str] = ()) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    processes = str(max(1, (os.cpu_count() or 1) // gpus - 1))
+    processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
     def cells(name: str, suites: Iterable[str], parts: int) -> list[Job]:
@@ -87,20 +91,22 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
         ]  # fmt: skip
 
     def other(name: str, seconds: float, *command: str, gpus: int = 1) -> Job:
-        return Job(name, seconds, [*command, "--out", str(out / f"{name}.json"), *commit], gpus)
+        path = str(out / OTHERS / f"{name}.json")
+        return Job(name, seconds, [*command, "--out", path, *commit], gpus)
 
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    several = [other("ranks", 90, *of_ranks, "-m", "softmax_bench.ranks", gpus=gpus)]
+    profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
+    several = [other("ranks", 90, *of_ranks, *bench, "ranks", gpus=gpus)]
     return [
         *shared["lengths"], *shared["random"], *shared["losses"],
         *(several if gpus > 1 else []), *shared["shapes"],
-        other("attention", 240, "-m", "softmax_bench.attention"),
+        other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *alone["compiles"], *shared["rungs"],
-        other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS)),
+        *([] if "ncu" in without else profile),
     ]  # fmt: skip
 
 
@@ -175,14 +181,15 @@ def merged(out: Path) -> Path:
 
 
 def begin(out: Path, commit: str | None, machine: dict) -> dict:
-    """Return what is known of the run in a folder; of a new one seed, commit and machine.
+    """Return what is known of the run in a folder; of a new one seed, commit, machine and the
+    releases of other libraries.
 
     Raises:
-        DataError: it is of another commit or machine.
+        DataError: another of these but the seed is here today.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    (out / OTHERS).mkdir(parents=True, exist_ok=True)
     path = out / PROGRESS
-    about = {"commit": commit or git_commit(), "machine": machine}
+    about = {"commit": commit or git_commit(), "machine": machine, "peers": versions()}
     if not path.is_file():
         return {"seed": secrets.randbelow(10**6), **about, "jobs": {}}
     known = read_json(path)
@@ -221,12 +228,15 @@ def run(
                 job = todo.pop(0)
                 free.sort()
                 taken, free[: job.gpus] = free[: job.gpus], []
+                env = os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)}
                 if job.name == "profile":
                     merged(out)
+                if job.name.startswith("compiles"):  # whose kernels nobody has compiled before
+                    env["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
                 with (out / f"{job.name}.log").open("a", encoding="utf-8") as log:
                     process = subprocess.Popen(
-                        program(job), stdout=log, stderr=log, start_new_session=True,
-                        env=os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)},
+                        program(job), stdout=log, stderr=log, start_new_session=True, cwd=ROOT,
+                        env=env,
                     )  # fmt: skip
                 running[job.name] = (job, process, time.monotonic(), taken)
             for each in list(running.values()):

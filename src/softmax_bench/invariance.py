@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import torch
 
-from softmax_bench import measure, providers, results, warmup
+from softmax_bench import measure, providers, results, schema, warmup
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs, Tensors
-from softmax_bench.report import TURNS
 from softmax_bench.roster import CHOOSER
 from triton_softmax import batch_invariant, softmax
 
@@ -66,34 +66,35 @@ def prepare(case: Case, invariant: bool, t: Tensors) -> Callable[[], object]:
 
 def measured(case: Case, timer: Callable, inputs: Inputs) -> dict[str, float]:
     """The medians of both calls, and their ratio."""
-    t, ways = inputs.tensors(case), (False, True)
-    calls, samples = [prepare(case, each, t) for each in ways], ([], [])
-    for call in calls:
+    t = inputs.tensors(case)
+    calls = {each: prepare(case, each, t) for each in (False, True)}
+    for call in calls.values():
         call()  # the timer expects it
-    for _ in range(TURNS):
-        for call, into in zip(calls, samples, strict=True):
-            into += timer(call)
-    plain, invariant = map(median, samples)
+    found = measure.in_turn(lambda name: timer(calls[name]), calls)
+    plain, invariant = (median(measure.flat(found[each])) for each in calls)
     times = {"plain_us": round(plain, 2), "invariant_us": round(invariant, 2)}
     return {**times, "ratio": round(invariant / plain, 3)}
 
 
-def run(commit: str | None, processes: int) -> dict:
-    """The file: every call, and how many keep what is allowed."""
-    found = cases()
-    pairs = [(case, each) for case in found.values() for each in (False, True)]
+def run(out: Path, commit: str | None, processes: int) -> dict:
+    """Write the file, or go on with it: every call, and how many keep what is allowed."""
+    about = {"format": FORMAT, "machine": results.machine()}
+    about["commit"] = commit or results.git_commit()
+    data = schema.read_json(out) if out.is_file() else {}
+    if any(data.get(key) != value for key, value in about.items()):
+        data = {**about, "utc": results.now(), "count": 0, "within": 0, "most": 0.0, "calls": {}}
+    calls, found = data["calls"], cases()
+    todo = {name: case for name, case in found.items() if name not in calls}
     if processes > 1:
+        pairs = [(case, each) for case in todo.values() for each in (False, True)]
         warmup.compile_ahead(prepare, pairs, processes)
     timer, inputs = measure.CudaTimer(60.0), Inputs("cuda")
-    calls = {name: measured(case, timer, inputs) for name, case in found.items()}
-    ratios = [each["ratio"] for each in calls.values()]
-    return {
-        "format": FORMAT,
-        "machine": results.machine(),
-        "commit": commit or results.git_commit(),
-        "utc": results.now(),
-        "count": len(calls),
-        "within": sum(each <= ALLOWED for each in ratios),
-        "most": max(ratios),
-        "calls": calls,
-    }
+    for name, case in todo.items():
+        calls[name] = measured(case, timer, inputs)
+        print(name, *calls[name].values(), flush=True)
+        ratios = [each["ratio"] for each in calls.values()]
+        data |= {"count": len(calls), "within": sum(each <= ALLOWED for each in ratios)}
+        data |= {"most": max(ratios)}
+        schema.write(out, data, 3)
+    print(data["within"], "of", data["count"], "keep it, at most", data["most"])
+    return data

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -168,16 +168,43 @@ def timer_of(device: str, target_ms: float) -> CudaTimer | HostTimer:
     return HostTimer(lambda: None, batches=5, calls=1, warm=0)
 
 
+FEW_FROM, FEW = 100_000.0, 3
+"""Calls of so many microseconds take a few turns only."""
+
+
 def in_turn(
-    timer: Callable[..., list[float]], calls: dict[Any, Callable], turns: int = TURNS, **more: Any
+    time: Callable[[Any], list[float]],
+    names: Iterable[Any],
+    turns: int = TURNS,
+    failed: Callable[[Any, Exception], object] | None = None,
 ) -> dict[Any, list[list[float]]]:
-    """The samples of each call in each turn; all take turns, so that a device that changes its pace
-    changes it for all. Each call has been made before. What is more goes to the timer."""
-    found: dict[Any, list[list[float]]] = {name: [] for name in calls}
-    for _ in range(turns):
-        for name, call in calls.items():
-            found[name].append(timer(call, **more))
+    """The samples of each turn, by name; all take turns, so that a device that changes its pace
+    changes it for all.
+
+    Args:
+        time: takes a name, and times its call, which has been made before.
+        names: of the calls.
+        turns: how many each takes.
+        failed: is told of an error; without it the error is raised. The name then has no samples.
+    """
+    found: dict[Any, list[list[float]]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in list(found):
+            if turn >= FEW and found[name][0][0] >= FEW_FROM:
+                continue
+            try:
+                found[name].append(time(name))
+            except Exception as error:
+                if failed is None:
+                    raise
+                del found[name]
+                failed(name, error)
     return found
+
+
+def flat(turns: list[list[float]]) -> list[float]:
+    """The samples of all turns."""
+    return [sample for turn in turns for sample in turn]
 
 
 def poison(elements: int, dtype: torch.dtype, device: torch.device) -> None:

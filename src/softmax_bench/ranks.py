@@ -1,23 +1,24 @@
 """Softmax and cross-entropy of rows that are cut over several GPUs, beside what others do.
 
-`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench.ranks --out FILE`
-adds a run to a file, for rows of 65,536 bfloat16 columns on each rank: the median, 20th and 80th
-percentile of each call, on the slower rank, with nothing in the L2 cache before; its time among
-many, back to back; and what it sends. The others are PyTorch's softmax of a `DTensor`, its
-`loss_parallel`, and the losses of Megatron-LM and TransformerEngine, where they are installed.
-Softmax with pushed words is `examples/symmetric_memory.py`, so run it at the root. The softmax
-and the loss of one GPU's part alone, a copy of it, and a message of the same size alone say what
-the rest is made of.
+`python -m torch.distributed.run --standalone --nproc-per-node 2 -m softmax_bench ranks --out FILE`
+adds a run to a file, of two kinds of matrices in bfloat16: some of which each rank has 65,536
+columns, so that rows grow with the ranks; and some of a fixed size that all ranks share, which are
+measured on one rank as well. It says the median, 20th and 80th percentile of each call, on the
+slower rank, with nothing in the L2 cache before; its time among many, back to back; the processor's
+time; and what it sends. The others are PyTorch's softmax of a `DTensor`, which gathers whole rows,
+its loss of gathered rows, its `loss_parallel`, and the losses of Megatron-LM and TransformerEngine,
+where they are installed; where Megatron-LM is not, its formula in PyTorch's operators. Softmax with
+pushed words is `examples/symmetric_memory.py`, so run it at the root. The softmax and the loss of
+one GPU's part alone, a copy of it, and a message of the same size alone say what the rest is made
+of.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import pickle
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd import Function
 
 from softmax_bench.measure import HostTimer, summary
 from softmax_bench.providers import Missing, imported
-from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import add_run, check_writable
+from softmax_bench.results import Run
+from softmax_bench.schema import DataError
 
 FORMAT = "triton-softmax-ranks/1"
 
@@ -37,9 +39,10 @@ ROWS = (512, 2048, 8192)
 COLUMNS = 65_536
 """On each rank."""
 
+SHARED = ((4096, 128_256), (64, 152_064))
+"""Rows and columns of the matrices that all ranks share."""
+
 REPEATS, CALLS = 30, 20
-
-
 BYTES = {"Byte": 1, "BFloat16": 2, "Half": 2, "Float": 4, "Int": 4, "Double": 8, "Long": 8}
 
 
@@ -111,8 +114,47 @@ def sent_bytes(call: Callable[[], Any]) -> int:
     return sum(sizes)
 
 
-def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name; `peers` push their words."""
+def matrices(world: int) -> list[dict[str, int]]:
+    """Return the rows of each matrix, its columns on each rank, and all of them if they are shared.
+
+    >>> matrices(8)[-1], len(matrices(1))
+    ({'rows': 64, 'columns': 19008, 'total': 152064}, 2)
+    """
+    growing = [{"rows": n_rows, "columns": COLUMNS} for n_rows in ROWS] if world > 1 else []
+    shared = [{"rows": n, "columns": total // world, "total": total} for n, total in SHARED]
+    return growing + shared
+
+
+class MegatronFormula(Function):
+    """The losses of rows, as Megatron-LM's fused loss computes them: with one message for the
+    maxima, one for the sums and target logits, and the gradient from the probabilities."""
+
+    @staticmethod
+    def forward(ctx, logits, target, start: int, group):
+        x = logits.float()
+        largest = x.amax(1)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+        terms = (x - largest.unsqueeze(1)).exp_()
+        column = target - start
+        here = (column >= 0) & (column < x.shape[1])
+        column = column.clamp(0, x.shape[1] - 1).unsqueeze(1)
+        at_target = torch.where(here, x.gather(1, column).squeeze(1) - largest, 0.0)
+        sums = torch.stack((terms.sum(1), at_target))
+        dist.all_reduce(sums, group=group)
+        ctx.save_for_backward(terms.div_(sums[0].unsqueeze(1)), here, column)
+        return sums[0].log() - sums[1]
+
+    @staticmethod
+    def backward(ctx, g):
+        probabilities, here, column = ctx.saved_tensors
+        dx = probabilities * g.unsqueeze(1)
+        dx.scatter_add_(1, column, (-g * here).unsqueeze(1))
+        return dx.bfloat16(), None, None, None
+
+
+def calls(group: Any, peers: Any, rows: int, columns: int) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name, for a matrix of so many columns on each rank; `peers` push their
+    words."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.distributed.tensor.parallel import loss_parallel
@@ -121,17 +163,17 @@ def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
     from triton_softmax import cross_entropy, softmax
 
     mesh = init_device_mesh("cuda", (group.size(),))
-    x = torch.randn(n_rows, COLUMNS, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
     y = torch.empty_like(x)
-    target = torch.randint(COLUMNS * group.size(), (n_rows,), device="cuda")
-    here = target % COLUMNS
+    target = torch.randint(columns * group.size(), (rows,), device="cuda")
+    here = target % columns
     dist.broadcast(target, 0, group=group)
-    start, total = COLUMNS * group.rank(), COLUMNS * group.size()
+    start, total = columns * group.rank(), columns * group.size()
     leaf = x.clone().requires_grad_()
     placed = DTensor.from_local(x, mesh, [Shard(1)])
     placed_target = DTensor.from_local(target, mesh, [Replicate()])
-    words = torch.zeros(2, n_rows, device="cuda")
-    of_all = torch.empty(group.size(), 2, n_rows, device="cuda")
+    words = torch.zeros(2, rows, device="cuda")
+    of_all = torch.empty(group.size(), 2, rows, device="cuda")
 
     def ours(**more: Any) -> None:
         leaf.grad = None
@@ -148,12 +190,25 @@ def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
         with loss_parallel():
             torch.nn.functional.cross_entropy(given, placed_target).backward()
 
+    def of_gathered() -> None:
+        every = x.new_empty(group.size(), rows, columns)
+        dist.all_gather_into_tensor(every, x, group=group)
+        whole = every.transpose(0, 1).reshape(rows, total).requires_grad_()
+        torch.nn.functional.cross_entropy(whole, target).backward()
+        assert whole.grad is not None
+        leaf.grad = whole.grad[:, start : start + columns].contiguous()
+
     def of_megatron() -> None:
         leaf.grad = None
         of = imported(
             "megatron.core.fusions.fused_cross_entropy"
         ).fused_vocab_parallel_cross_entropy
         of(leaf.unsqueeze(1), target.unsqueeze(1), group).mean().backward()
+
+    def of_formula() -> None:
+        leaf.grad = None
+        losses: Any = MegatronFormula.apply(leaf, target, start, group)
+        losses.mean().backward()
 
     def of_transformer_engine() -> None:
         leaf.grad = None
@@ -171,28 +226,34 @@ def calls(group: Any, peers: Any, n_rows: int) -> dict[str, Callable[[], Any]]:
         "cross-entropy, part alone": ours_alone,
         "cross-entropy": ours,
         "cross-entropy, batch-invariant": lambda: ours(batch_invariant=True),
+        "cross-entropy, gathered rows": of_gathered,
         "cross-entropy, loss_parallel": of_pytorch,
         "cross-entropy, Megatron-LM": of_megatron,
+        "cross-entropy, Megatron-LM's formula": of_formula,
         "cross-entropy, TransformerEngine": of_transformer_engine,
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True, help="the file to write, or to add to")
-    parser.add_argument("--commit", help="the commit measured, where there is no repository")
-    options = parser.parse_args()
-    if not torch.cuda.is_available() or "LOCAL_RANK" not in os.environ:
-        sys.exit("this takes several CUDA devices, and torch.distributed.run to start it")
-    check_writable(options.out)
+def run(out: Path, commit: str | None) -> None:
+    """Add a run to a file, or go on with it, in each process that `torch.distributed.run` starts.
+
+    Raises:
+        DataError: it has not started this one.
+    """
+    if "LOCAL_RANK" not in os.environ:
+        raise DataError("torch.distributed.run has to start this")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
-    group = dist.group.WORLD
+    group: Any = dist.group.WORLD
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    found, peers = [], imported("examples.symmetric_memory").Peers(group)
-    for n_rows in ROWS:
-        for name, call in calls(group, peers, n_rows).items():
-            row: dict[str, Any] = {"call": name, "rows": n_rows, "columns": COLUMNS}
+    run = Run(out, FORMAT, "ranks", commit, ranks=dist.get_world_size())
+    missing = [each for each in matrices(group.size()) if run.lacks(**each)]
+    dist.barrier()  # everybody has read the file
+    peers = imported("examples.symmetric_memory").Peers(group)
+    for matrix in missing:
+        found = []
+        for name, call in calls(group, peers, matrix["rows"], matrix["columns"]).items():
+            row: dict[str, Any] = {"call": name, **matrix}
             try:
                 row |= quantiles_us(call, group, flush) | {"host_us": host_us(call, group)}
                 row |= {"sustained_us": sustained_us(call, group), "sent": sent_bytes(call)}
@@ -200,17 +261,10 @@ def main() -> None:
                 row["error"] = "out of memory"
             except Missing:
                 continue
+            except RuntimeError as error:  # GPUs may not see each other's memory
+                row["error"] = str(error)
             found.append(row)
-            if dist.get_rank() == 0:
-                print(row, flush=True)
+        if dist.get_rank() == 0:
+            run.add(found)
         torch.cuda.empty_cache()
-    if dist.get_rank() == 0:
-        here = machine()
-        run = {name: here[name] for name in ("gpu", "torch", "triton")}
-        run |= {"ranks": dist.get_world_size(), "commit": options.commit or git_commit()}
-        add_run(options.out, run | {"date": now()[:10], "rows": found}, "ranks", FORMAT)
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,12 +7,13 @@ import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from softmax_bench.case import Case
 from softmax_bench.providers import versions
-from softmax_bench.schema import FORMAT, DataError, begun, write
+from softmax_bench.schema import FORMAT, DataError, add_run, begun, read_json, write
 
 FINAL = {"ok", "wrong", "refused", "failed"}
 """The states of a row that a resumed run leaves alone."""
@@ -120,3 +121,36 @@ class Results:
         rows = list(self.rows.values())
         write(self.path, {"format": FORMAT, "environment": self.environment, "rows": rows})
         self.written = time.monotonic()
+
+
+class Run:
+    """A run of a suite whose file holds a run for each value of `key`. It goes on with what is
+    there of the same machine, software and commit, takes the place of any other with this value,
+    and is written after each case.
+
+    Args:
+        path: the file.
+        form: its format.
+        key: a name among `about` or gpu.
+        commit: the commit measured, where there is no repository.
+        about: what else is said of the run.
+    """
+
+    def __init__(self, path: Path, form: str, key: str, commit: str | None, **about: Any):
+        self.path, self.form, self.key, here = path, form, key, machine()
+        head = {name: here[name] for name in ("gpu", "torch", "triton")}
+        head |= {**about, "commit": commit or git_commit()}
+        runs = read_json(path)["runs"] if path.is_file() else []
+        again = [run for run in runs if head.items() <= {**run, "rows": None}.items()]
+        self.run = again[0] if again else {**head, "date": now()[:10], "rows": []}
+
+    def lacks(self, **case: Any) -> bool:
+        """Whether no row is of a case, of which some fields are given."""
+        rows = self.run["rows"]
+        return not any(case.items() <= row.items() for row in rows)
+
+    def add(self, rows: list[dict]) -> None:
+        """Keep rows, on disk too."""
+        self.run["rows"] += rows
+        add_run(self.path, self.run, self.key, self.form)
+        print(*rows, sep="\n", flush=True)

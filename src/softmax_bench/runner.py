@@ -22,15 +22,12 @@ import torch
 from softmax_bench import measure, providers
 from softmax_bench.case import Case
 from softmax_bench.inputs import Inputs, Tensors
-from softmax_bench.report import TURNS, says_no
+from softmax_bench.report import says_no
 from softmax_bench.results import Results
 from softmax_bench.roster import CHOOSER, COPY, RUNGS
 
 HANG_SECONDS = 100
 """How long one provider may take for one case, compiling included, before it counts as hanging."""
-
-SLOW_MICROSECONDS, FEW = 100_000.0, 3
-"""Calls of a tenth of a second take a few turns only."""
 
 WARM_BELOW_MICROSECONDS = 10.0
 """Below this time of the copy the suite `random` is timed with a warm cache too."""
@@ -62,7 +59,7 @@ def judged(case: Case, results: Any, expected: tuple[torch.Tensor, ...]) -> dict
 
 def taken(turns: list[list[float]]) -> dict:
     """The fields of a row about its times."""
-    samples = [sample for turn in turns for sample in turn]
+    samples = measure.flat(turns)
     medians = [round(measure.percentile(turn, 0.5), 3) for turn in turns]
     return {"us": measure.summary(samples), "samples": len(samples), "us_turns": medians}
 
@@ -86,7 +83,6 @@ class Runner:
         results: where rows go.
         inputs: makes the tensors, and has the device.
         timer: of calls on the device.
-        prepare: makes the call of a case, a provider's name, and tensors.
         say: takes a line of progress.
         restart: starts the run again, after the device has broken.
     """
@@ -97,13 +93,12 @@ class Runner:
         inputs: Inputs,
         timer: Callable[..., list[float]],
         *,
-        prepare: Callable[[Case, str, Tensors], Callable[[], Any]] = providers.prepare,
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         restart: Callable[[], None] | None = None,
     ):
         self.results, self.inputs, self.timer, self.say = results, inputs, timer, say
         self.on_gpu = inputs.device.type == "cuda"
-        self.prepare, self.restart = prepare, restart
+        self.restart = restart
         self.host_timer = measure.HostTimer(inputs.synchronize) if self.on_gpu else timer
         self.current: tuple[Case, str, float] | None = None
 
@@ -167,7 +162,7 @@ class Runner:
         """What there is to say of a case before it is timed in turn."""
         if case.suite == "compiles":
             return self._count_kernels(case)
-        call, fields = self.prepare(case, name, t), {}
+        call, fields = providers.prepare(case, name, t), {}
         if providers.answers(case, name):
             elements = case.n_rows if case.op == "logsumexp" else case.elements
             measure.poison(elements, getattr(torch, case.dtype), self.inputs.device)
@@ -193,18 +188,16 @@ class Runner:
             small = copy and copy["p50"] < WARM_BELOW_MICROSECONDS
             if not cold and not (small and case.suite == "random"):
                 return
-            turns: dict[str, list[list[float]]] = {name: [] for name in calls}
-            for turn in range(TURNS):
-                for name in list(calls):
-                    if turn >= FEW and turns[name][0][0] >= SLOW_MICROSECONDS:
-                        continue
-                    self.current = (case, name, time.monotonic())
-                    try:
-                        turns[name].append(timer(calls[name], cold))
-                    except Exception as error:
-                        del calls[name], turns[name]
-                        found[name] = self._failed(error, case, name)
-            for name, times in turns.items():
+
+            def timed(name: str, cold: bool = cold) -> list[float]:
+                self.current = (case, name, time.monotonic())
+                return timer(calls[name], cold)
+
+            def failed(name: str, error: Exception) -> None:
+                del calls[name]
+                found[name] = self._failed(error, case, name)
+
+            for name, times in measure.in_turn(timed, calls, failed=failed).items():
                 found[name] |= taken(times) if cold else {"us_warm": taken(times)["us"]}
 
     def _count_kernels(self, case: Case) -> dict:

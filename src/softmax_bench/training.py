@@ -18,7 +18,7 @@ import torch
 
 from softmax_bench.measure import percentile
 from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import write
+from softmax_bench.schema import read_json, write
 from triton_softmax.integrations import patch_transformers
 
 FORMAT = 1
@@ -162,16 +162,22 @@ def rows_of(step: Step) -> list[dict]:
 
 
 def run(out: Path, device: str, commit: str | None) -> list[dict]:
-    """Measure all models, and write the file after each."""
+    """Measure all models, or go on with a file, which is written after each."""
     import transformers
 
     of_run = {**machine(device == "cuda"), "transformers": transformers.__version__}
     of_run |= {"commit": commit or git_commit(), "started": now()}
-    rows: list[dict] = []
+    data = read_json(out) if out.is_file() else {"environment": {}, "rows": []}
+    of_run["started"] = data["environment"].get("started", of_run["started"])
+    rows = data["rows"] if data["environment"] == of_run else []
+    known = {(row["model"], row["attention"]) for row in rows}
     for name, attention, size in CASES:
+        if (name, attention) in known:
+            continue
         try:
             rows += rows_of(Step(name, attention, size, device))
         except torch.OutOfMemoryError as error:
             print(f"{name}, {attention}: {error}")
         write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
+        print(*rows[-len(PROVIDERS) :], sep="\n", flush=True)
     return rows

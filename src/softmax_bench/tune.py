@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ from softmax_bench.gpus import MEASURED
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
-from softmax_bench.report import TURNS, geometric_mean, means
+from softmax_bench.report import geometric_mean, means
 from softmax_bench.roster import COPY
 from softmax_bench.runner import judged
 from softmax_bench.schema import DataError, add_run
@@ -193,17 +194,17 @@ def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice 
 def split_rows(problem: Problem, *numbers: int) -> Choice | None:
     """Whole rows in tiles of so many columns, by so many warps; or rows cut as a line of the tables
     says, and None if the chunks would not run at once."""
-    rows, traits, device = problem
+    rows: Any = problem.facts
     if len(numbers) == 2:
         cols, warps = numbers
         how = constants.RowTile(1, cols, rows.vector, True, ceil_div(rows.n_cols, cols), rows.edges)
         few = 8 * warps * 32 <= how.tiles * cols and how.tiles != 7 and how.tiles <= 8
         return Choice(constants.TILE_KERNELS[rows.edges], how, warps) if few else None
-    taken = splitting.Candidate(*numbers)
+    taken = splitting.Candidate._make(numbers)
+    _, traits, device = problem
     parts = splitting.parts_of(rows.n_cols) if traits.any_order else 1
-    if taken.block >= 2 * rows.n_cols:
-        return None
-    if not splitting.runs_at_once(rows.n_cols, taken, device, parts):
+    at_once = splitting.runs_at_once(rows.n_cols, taken, device, parts)
+    if not at_once or taken.block >= 2 * rows.n_cols:
         return None
     return splitting.split_as(taken, rows, traits, device)
 
@@ -258,9 +259,9 @@ def slow_cases(kinds: list[str], device: Device) -> Cases:
         DataError: no kind fits.
     """
     found: Cases = {}
-    asked = {kind for each in kinds for kind in fnmatch.filter(slow.KINDS, each)}
-    for search, check, lines in map(slow.KINDS.get, sorted(asked, key=[*slow.KINDS].index)):
-        for case in map(named, search + check):
+    for name, (search, check, lines) in slow.KINDS.items():
+        asked = any(fnmatch.fnmatch(name, each) for each in kinds)
+        for case in map(named, search + check if asked else ()):
             problem = problem_of(case, device)
             found[case] = list(dict.fromkeys([problem.library(), *ways(problem, lines)]))
     if not found:
@@ -395,20 +396,19 @@ def measured(
         beside["plain"] = prepare(case, None, t)
     for call in beside.values():
         call()
-    times = [[None, None] for _ in choices]
-    for at, samples in measure.in_turn(timer, calls, 1).items():
-        times[at] = [round(measure.percentile(samples[0], 0.5), 3)] * 2
-    order = sorted(calls, key=lambda at: times[at][0] or 0.0)
+    times: list[list[Any]] = [[None, None] for _ in choices]
+    for at, samples in measure.in_turn(lambda at: timer(calls[at]), calls, 1).items():
+        times[at] = [round(median(samples[0]), 3)] * 2
+    order = sorted(calls, key=lambda at: times[at][0])
     if not order:
         raise DataError(f"{case.id}: everything failed")
     near = [at for at in order[:MOST] if times[at][0] <= NEAR * times[order[0]][0]]
-    again: dict[Any, Callable] = {at: calls[at] for at in {*near, 0} & {*calls}}
+    again: dict[Any, Callable] = {at: calls[at] for at in {*near, 0} & {*calls}} | beside
     found: dict[Any, list[float]] = {}
     for _ in ("first", "second"):
-        for at, turns in measure.in_turn(timer, again | beside, TURNS).items():
-            median = measure.percentile([each for turn in turns for each in turn], 0.5)
-            found.setdefault(at, []).append(round(median, 3))
-    for at in again:
+        for at, turns in measure.in_turn(lambda at: timer(again[at]), again).items():
+            found.setdefault(at, []).append(round(median(measure.flat(turns)), 3))
+    for at in again.keys() - beside.keys():
         times[at] = found[at]
     line = {name: case.fields[name] for name in FIELDS if name in case.fields}
     line |= {name: min(found[name]) for name in beside}
@@ -440,7 +440,7 @@ def run(
         chosen = cell.problem.library(), cell.problem.possible()[0]
         places = [cell.choices.index(each) if each in cell.choices else None for each in chosen]
         line |= dict(zip(tuned.CHOOSERS, places, strict=True))
-        run["cells"].append(line)
+        run["cells"].append(tuned.pruned(line) if line["seed"] == LISTED else line)
         add_run(into, run, "seed", tuned.FORMAT)
         best = cell.choices[tuned.best(line["timed"])]
         words = f"{line['copy']:.2f} copy, {cell.time(cell.choices[0])} library, "
@@ -472,40 +472,30 @@ def report(cells: list[Cell]) -> str:
 
 def report_of_kinds(cells: list[Cell]) -> str:
     """For the terminal: of each slow kind its ways, the fastest on the cells to search on first,
-    with the library's time over theirs on these and on those that are held out, and the share of a
-    copy's speed, or of the plain call's beside a batch-invariant one."""
+    with the library's time over theirs on these, on those that are held out and at worst, and the
+    share of a copy's speed, or of the plain call's beside a batch-invariant one."""
     by_name, lines = {cell.case.id: cell for cell in cells}, []
-    for kind, (search, check, text) in slow.KINDS.items():
-        columns = [
-            [by_name[id] for name in of if (id := named(name).id) in by_name]
-            for of in (search, check)
-        ]
-        if not columns[0]:
-            continue
+    for kind, (*both, text) in slow.KINDS.items():
+        found = [[by_name.get(named(name).id) for name in of] for of in both]
         rows: dict[str, list[list[tuple[float, float]]]] = {}
-        for at, of in enumerate(columns):
-            for cell in of:
-                own = cell.time(cell.choices[0])
-                for way in text:
-                    for choice in ways(cell.problem, [way]):
-                        time = cell.time(choice)
-                        name = short(choice) if way == "tiles" else way
-                        if own and time:
-                            limit = cell.line.get("plain", cell.line["copy"])
-                            rows.setdefault(name, [[], []])[at].append((own / time, limit / time))
-        lines.append(f"\n{kind}: library, of the limit" + "".join(
-            f"  {cell.case.id.split('/')[-1 - is_invariant(cell.case)]} "
-            f"{cell.line.get('plain', cell.line['copy']) / (cell.time(cell.choices[0]) or 1e9):.3f}"
-            for of in columns for cell in of
-        ))  # fmt: skip
-        full = [name for name, of in rows.items() if len(of[0]) == len(columns[0])]
-        for name in sorted(full, key=lambda name: -sum(each for each, _ in rows[name][0])):
-            shown = [geometric_mean([value for value, _ in of]) or 0 for of in rows[name]]
-            least = min((value for of in rows[name] for value, _ in of), default=0)
-            share = geometric_mean([limit for of in rows[name] for _, limit in of]) or 0
+        for at, of in enumerate(found):
+            for cell in filter(None, of):
+                own = cell.line["timed"][cell.line["library"]][2]
+                limit = cell.line.get("plain", cell.line["copy"])
+                if own:
+                    lines.append(f"{kind}: {cell.case.id}: the library {limit / own:.3f}")
+                tried = [(way, each) for way in text for each in ways(cell.problem, [way])]
+                for line, choice in tried:
+                    if own and (time := cell.time(choice)):
+                        name = short(choice) if line == "tiles" else line
+                        rows.setdefault(name, [[], []])[at].append((own / time, limit / time))
+        everywhere = [name for name, of in rows.items() if len(of[0]) == len(found[0])]
+        for name in sorted(everywhere, key=lambda name: -sum(each for each, _ in rows[name][0])):
+            search, check = ([gain for gain, _ in of] for of in rows[name])
+            share = geometric_mean([limit for of in rows[name] for _, limit in of])
             lines.append(
-                f"  × {shown[0]:.3f}  held out × {shown[1]:.3f}  least × {least:.3f}"
-                f"  of the limit {share:.3f}   {name}"
+                f"  × {geometric_mean(search):.3f}  held out × {geometric_mean(check) or 0:.3f}"
+                f"  least × {min(search + check):.3f}  of the limit {share:.3f}   {name}"
             )
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ from softmax_tutorial import ladder_table
 FOLDER = course.FOLDER
 ASSET = "assets/practice.json"
 CHECKER = (
-    *(f"checker/{name}.py" for name in ("judge", "rows", "lab", "timed")),
+    *(f"checker/{name}.py" for name in ("judge", "rows", "timed")),
     *(f"checker/{name}.py" for name in ("with_small_triton", "in_page")),
     *(f"small_triton/{name}.py" for name in ("right", "probes", "refusals")),
 )

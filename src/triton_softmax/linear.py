@@ -60,7 +60,7 @@ def linear_cross_entropy(
         linear_weight: (C, K), in the dtype of the input. Autocast converts both, and the bias.
         target: Classes, int64, int32 or uint8, in the shape of the input without K.
         linear_bias: (C,).
-        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale: As for
+        weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale, loss_dtype: As for
             `cross_entropy`. An `ignore_index` of None is -100.
         chunk_size: Rows per chunk; by default as many as fill 512 MiB of logits, or 256 MiB where
             `accum_dtype` is the weight's.
@@ -68,7 +68,6 @@ def linear_cross_entropy(
             float32 for 16 bits: their error then does not grow with the number of chunks, and they
             take twice their memory until the last one. The weight's dtype saves that, and rounds
             after each chunk.
-        loss_dtype: As for `cross_entropy`.
 
     Returns:
         The loss: a scalar, or with reduction "none" one per target.
@@ -113,15 +112,10 @@ def linear_cross_entropy(
     if plain:
         refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
         head = (
-            linear_cross_entropy,
-            ignore_index,
-            reduction,
-            chunk_size,
-            accum_dtype,
-            refused,
-            loss_dtype,
-        )
-        key = key_of((*head, arguments.contexts > 0, *numbers), operands)
+            linear_cross_entropy, ignore_index, reduction, chunk_size, accum_dtype, refused,
+            loss_dtype, arguments.contexts > 0, *numbers,
+        )  # fmt: skip
+        key = key_of(head, operands)
         try:
             plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument

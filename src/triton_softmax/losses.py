@@ -141,9 +141,13 @@ def cross_entropy(
     in_place = inplace_backward and modes.may_be_overwritten(input, input)
     key = plan = None
     if plain and not divided:
-        refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
-        head = cross_entropy, wanted, in_place, ignore_index, reduction, loss_dtype, invariant
-        key = key_of((*head, refused, *numbers), tensors)
+        head = (
+            cross_entropy, wanted, in_place, ignore_index, reduction, loss_dtype, invariant,
+            label_smoothing, z_loss, softcap, scale,
+        )  # fmt: skip
+        if weight is not None:  # refused if it requires a gradient
+            head += (weight.requires_grad and torch.is_grad_enabled(),)
+        key = key_of(head, tensors)
         try:
             plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import shlex
 import sys
@@ -12,9 +14,10 @@ import pytest
 
 from softmax_bench import __main__, cases, everything, schema
 from softmax_bench.everything import Job
+from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, LIBRARIES
 
-ABOUT = {"seed": 5, "commit": "c" * 40, "machine": {"gpu": "none"}, "jobs": {}}
+ABOUT = {"seed": 5, "commit": "c" * 40, "machine": {"gpu": "none"}, "peers": versions()}
 CPU = ["--device", "cpu", "--processes", "0", "--commit", "c" * 40]
 
 
@@ -36,11 +39,15 @@ def test_every_case_is_asked_for_once(tmp_path):
     """By the commands themselves, as the command line reads them."""
     plan, found = everything.jobs(tmp_path, 2, new()), []
     for job in plan:
-        words = job.arguments
-        if words[:3] == ["-m", "softmax_bench", "run"]:
-            options = __main__._parser().parse_args(words[2:])
+        words = job.arguments[job.arguments.index("softmax_bench") + 1 :]
+        options = __main__._parser().parse_args(words)
+        assert Path(options.out).stem == job.name and options.commit == ABOUT["commit"]
+        if words[0] == "run":
             found += __main__._selected(options)
-            assert options.out == str(tmp_path / f"{job.name}.json") and options.seed == 5
+            assert Path(options.out).parent == tmp_path and options.seed == 5
+        elif words[0] in __main__.SUITES:
+            suite = importlib.import_module(f"softmax_bench.{__main__.SUITES[words[0]]}")
+            assert {*inspect.signature(suite.run).parameters} <= {*vars(options)}
     every = cases.select(seed=5)
     assert sorted(case.id for case in found) == sorted(case.id for case in every)
     assert {who for case in found for who in case.providers} > {CHOOSER, *LIBRARIES}
@@ -48,7 +55,9 @@ def test_every_case_is_asked_for_once(tmp_path):
     others = {job.name for job in plan if "--cases" not in job.arguments}
     assert others == {"ranks", "attention", "training", "invariant", "profile"}
     assert plan[0].name == "lengths-1" and plan[-1].name == "profile"
-    assert all(job.name != "ranks" for job in everything.jobs(tmp_path, 1, new()))
+    assert {job.name for job in plan} - {
+        job.name for job in everything.jobs(tmp_path, 1, new(), ["ncu"])
+    } == {"ranks", "profile", *(f"{name}-2" for name in everything.GROUPS)}
 
 
 def test_a_plan_says_how_long_it_takes(tmp_path, capsys):
@@ -89,6 +98,16 @@ def test_two_run_at_once_and_one_on_both_alone(tmp_path):
     assert {job["state"] for job in about["jobs"].values()} == {"done"}
 
 
+def test_compiles_are_counted_in_a_cache_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", "shared")
+    plan = plan_of(tmp_path, "other", "compiles-1")
+    assert everything.run(
+        plan, tmp_path, ["0"], 60, new(), script("print(os.environ['TRITON_CACHE_DIR'])")
+    )
+    other, own = (Path((tmp_path / f"{job.name}.log").read_text().strip()) for job in plan)
+    assert str(other) == "shared" and own.is_dir() and not list(own.iterdir())
+
+
 def test_what_is_done_is_not_done_again_and_what_failed_is(tmp_path, capsys):
     text = "open(out + '/' + name, 'a').write('.'); sys.exit(name == 'bad' and 3)"
     plan, about = plan_of(tmp_path, "good", "bad", "last"), new()
@@ -113,12 +132,15 @@ def test_time_is_kept_and_what_is_cut_off_may_write(tmp_path):
     assert about["jobs"]["long"]["state"] == "cut off" and "never" not in about["jobs"]
 
 
-def test_a_folder_is_of_one_commit_and_machine(tmp_path):
+def test_a_folder_is_of_one_commit_and_machine(tmp_path, monkeypatch):
     about = everything.begin(tmp_path, "one", {"gpu": "H200"})
     schema.write(tmp_path / everything.PROGRESS, about)
     assert everything.begin(tmp_path, "one", {"gpu": "H200"})["seed"] == about["seed"]
     with pytest.raises(schema.DataError, match="another commit and machine"):
         everything.begin(tmp_path, "other", {"gpu": "H100"})
+    monkeypatch.setattr(everything, "versions", lambda: {"quack": "9"})
+    with pytest.raises(schema.DataError, match="another peers"):
+        everything.begin(tmp_path, "one", {"gpu": "H200"})
 
 
 def test_what_is_missing_is_said_before_anything_runs(tmp_path, capsys, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_what_is_launched_today_is_what_is_committed():
     today, _ = replay.ask(ROOT / "src", ROWS, committed.known)
     changed = launches.differences(committed.today, today)
     assert not changed, f"run `python -m softmax_bench replay --update`: {changed}"
+
+
+REPLACED = {"00332cb", "2824f51", "4898b73a47771505f9e0203ec85464fe6a600a4b", "ddfb285"}
+"""The commits whose cells the next run replaces: until then they may be of other launches. No other
+commit's may, and with its last cell a commit goes from here."""
+
+
+def test_what_is_published_is_what_is_launched():
+    committed = launches.read(ROOT)
+    stale = Counter(committed.commits[cell] for cell in committed.changed)
+    words = "measure these cells again, or take them out of the data"
+    assert {*stale} <= REPLACED, f"{stale}: {words}"
+    assert {*committed.commits.values()} >= REPLACED, "a commit has no cells any more"
 
 
 @pytest.fixture

@@ -78,8 +78,8 @@ def test_a_row_holds_everything_on_a_line_and_keeps_to_the_schema(tmp_path):
     copy, torch_row, naive = data["rows"]
     assert sum('"case"' in line for line in out.read_text().splitlines()) == 3
     assert torch_row["us"] == {"p20": 10.0, "p50": 11.0, "p80": 12.0}
-    assert torch_row["samples"] == 3 * runner.TURNS
-    assert torch_row["us_turns"] == [11.0] * runner.TURNS
+    assert torch_row["samples"] == 3 * report.TURNS
+    assert torch_row["us_turns"] == [11.0] * report.TURNS
     assert torch_row["bytes"] == 2 * 2 * 5 * 4
     assert torch_row["max_rel_error"] < 1e-6
     assert naive["status"] == "ok" and naive["kernels"] == []
@@ -288,10 +288,10 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
     out = tmp_path / "data.json"
     first, timer, _ = start(out)
     first.run([case()])
-    assert timer.calls == 2 * runner.TURNS
+    assert timer.calls == 2 * report.TURNS
     second, timer, said = start(out)
     second.run([case(), case(shape=(2, 7))])
-    assert timer.calls == 2 * runner.TURNS
+    assert timer.calls == 2 * report.TURNS
     assert said[0].startswith("1 of 2 cases")
     assert len(schema.load(out)["rows"]) == 4
 
@@ -310,15 +310,15 @@ def test_all_are_timed_in_turn_but_slow_ones_seldom(tmp_path):
     calls = {COPY: lambda: None, "naive": lambda: None, "torch": lambda: None}
     run.timer, found = timer, {name: {"status": "ok"} for name in calls}
     run._time(case(), found, dict(calls))
-    assert order[: 3 * runner.FEW] == [COPY, "naive", "torch"] * runner.FEW
-    assert order[3 * runner.FEW :] == [COPY, "torch"] * (runner.TURNS - runner.FEW)
-    assert found["naive"]["us_turns"] == [2e5] * runner.FEW
-    assert found["torch"]["samples"] == 4 * runner.TURNS
-    assert found["torch"]["us_turns"] == [20.0] * runner.TURNS
+    assert order[: 3 * measure.FEW] == [COPY, "naive", "torch"] * measure.FEW
+    assert order[3 * measure.FEW :] == [COPY, "torch"] * (report.TURNS - measure.FEW)
+    assert found["naive"]["us_turns"] == [2e5] * measure.FEW
+    assert found["torch"]["samples"] == 4 * report.TURNS
+    assert found["torch"]["us_turns"] == [20.0] * report.TURNS
     breaks.append("torch")
     run._time(case(), found, dict(calls))
     assert found["torch"]["status"] == "failed" and "no more" in found["torch"]["reason"]
-    assert found[COPY]["samples"] == 4 * runner.TURNS
+    assert found[COPY]["samples"] == 4 * report.TURNS
 
 
 def test_a_call_in_a_loop_is_called_until_the_time_is_up():
@@ -343,6 +343,31 @@ def test_batch_invariance_is_timed_in_turn():
         found = invariance.measured(small, timer, inputs.Inputs("cpu", seed=0))
         assert found == {"plain_us": 11.0, "invariant_us": 11.0, "ratio": 1.0}
     assert timer.calls == 2 * report.TURNS * len(kinds) and len(kinds) > 4
+
+
+def test_the_price_of_batch_invariance_is_written_after_each_call(tmp_path, monkeypatch):
+    """So that a run which is cut off goes on; another commit begins anew."""
+    found, out = dict(list(invariance.cases().items())[:3]), tmp_path / "invariant.json"
+    monkeypatch.setattr(invariance, "cases", lambda: found)
+    monkeypatch.setattr(invariance.measure, "CudaTimer", lambda ms: None)
+    monkeypatch.setattr(invariance, "Inputs", lambda device: None)
+    asked = []
+
+    def measured(case, timer, inputs):
+        asked.append(case.id)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return {"plain_us": 10.0, "invariant_us": 10.0 + len(asked), "ratio": 1 + len(asked) / 10}
+
+    monkeypatch.setattr(invariance, "measured", measured)
+    with pytest.raises(KeyboardInterrupt):
+        invariance.run(out, "one", 0)
+    assert len(schema.read_json(out)["calls"]) == 1
+    data = invariance.run(out, "one", 0)
+    assert data == schema.read_json(out) and len(asked) == 4
+    assert (data["count"], data["within"], data["most"]) == (3, 0, 1.4)
+    invariance.run(out, "two", 0)
+    assert len(asked) == 7
 
 
 def test_a_run_is_of_one_machine_and_one_commit(tmp_path):

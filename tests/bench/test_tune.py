@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_the_tables_reach_what_they_reached():
         shares = [share for share in found if share]
         least = 0.974 if run["unseen"] else 0.970 if run["seed"] == tuned.LISTED else 0.986
         assert report.geometric_mean(shares) >= least
-        assert len(shares) >= 0.87 * len(found)
+        assert len(shares) >= 0.86 * len(found)
 
 
 def test_a_run_writes_what_a_report_reads(tmp_path, capsys):
@@ -182,10 +183,11 @@ def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
         assert any(tune.ways(problem, [line]) for problem in problems), line
     for problem in problems:
         for choice in tune.ways(problem, lines):
+            how: Any = choice.how
             n_cols = problem.facts.n_cols
             assert room(choice) >= n_cols, choice
             if choice.kernel == "split_rows":
-                assert choice.how.words >= choice.n_chunks and choice.chunk_cols <= choice.how.block
+                assert how.words >= choice.n_chunks and choice.chunk_cols <= how.block
                 assert (choice.n_chunks - 1) * choice.chunk_cols < n_cols, "an empty chunk"
 
 
@@ -233,17 +235,15 @@ def test_what_was_found_of_a_slow_kind_is_said_of_the_held_out_cells_too():
         us = dict.fromkeys(choices, 10.0) | {choices[0]: 9.0}
         (best,) = tune.ways(problem, lines[:1])
         us[best] = 8.0 if name in search else 9.5
-        line = line_of(case, problem, choices, us) if problem.possible()[0] in choices else None
-        line = line or {
-            **{name: case.fields[name] for name in tune.FIELDS},
-            "copy": 5.0,
-            "timed": [[tune.encoded(each), us[each], us[each]] for each in choices],
-        }
+        timed = [[tune.encoded(each), us[each], us[each]] for each in choices]
+        line = {name: case.fields[name] for name in tune.FIELDS}
+        line |= {"copy": 5.0, "timed": timed, "library": 0, "model": None}
         cells.append(tune.cell_of(json.loads(json.dumps(line)), H200))
     said = tune.report_of_kinds(cells).splitlines()
     (first,) = [line for line in said if line.endswith(f"   {lines[0]}")]
     assert "× 1.125  held out × 0.947" in first
-    assert said[said.index(first) - 1].startswith("long-edges: library, of the limit")
+    before = said[said.index(first) - 1]
+    assert before == f"long-edges: {tune.named(check[-1]).id}: the library {5 / 9:.3f}"
 
 
 # --- the file and the page

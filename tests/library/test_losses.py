@@ -409,6 +409,28 @@ def test_the_error_of_a_layers_gradient_does_not_grow_with_the_chunks(
         fused(x, layer, bias, accum_dtype=torch.float64)
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_layers_loss_may_have_a_wider_dtype(reduction, by_kernels, monkeypatch):
+    monkeypatch.setattr(arguments, "INTERPRETED", by_kernels)
+    x, layer = logits(6, 4).detach().bfloat16(), logits(5, 4).detach().bfloat16()
+    given = {"reduction": reduction, "loss_dtype": torch.float32}
+    target, found = targets(6, classes=5), []
+    for wide in (False, True):
+        leaves = [x.clone().requires_grad_(), layer.clone().requires_grad_()]
+        if wide:
+            loss = cross_entropy(functional.linear(*leaves), target, **given)
+        else:
+            loss = linear_cross_entropy(*leaves, target, chunk_size=2, **given)
+        found.append((loss, *torch.autograd.grad(loss.sum(), leaves)))
+    assert found[0][0].dtype == torch.float32 and found[0][1].dtype == torch.bfloat16
+    assert not torch.equal(found[0][0], found[0][0].bfloat16().float())
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1:], found[1][1:], rtol=0.05, atol=2e-3)
+    with pytest.raises(TypeError, match="the loss has dtype int32"):
+        linear_cross_entropy(x, layer, target, loss_dtype=torch.int32)
+
+
 def test_a_layers_losses_of_rows_have_batched_gradients_and_no_second_one():
     x, layer, target = logits(3, 4), logits(5, 4), targets(3, classes=5)
     losses = linear_cross_entropy(x, layer, target, reduction="none", chunk_size=2)

@@ -1,15 +1,12 @@
 """How a cell looks and behaves in Chromium, beside what `test_cells.py` does with it: what it says
 while it runs, how long it may, and whether everything of it can be seen on a phone."""
 
-import base64
-import json
 import re
 
 import pytest
 
 from browser import CELL, HEIGHT, LONG, PAGES, Tab, finished
 from site_build import ROOT
-from softmax_playground.checker import course
 
 pytestmark = pytest.mark.browser
 
@@ -167,66 +164,6 @@ def test_marks_follow_lines_that_go_on_in_a_second_row(phone):
     line, mark = cell.evaluate(place)
     assert line == pytest.approx(mark, abs=1)
     assert view.evaluate(FITS) == []
-
-
-def colours(view, *places):
-    """The colours of the screen at some (x, y)."""
-    png = base64.b64encode(view.screenshot()).decode()
-    return view.evaluate(
-        """async ([png, places]) => {
-            const file = await (await fetch("data:image/png;base64," + png)).blob();
-            const image = await createImageBitmap(file);
-            const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-            canvas.drawImage(image, 0, 0);
-            return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data].slice(0, 3));
-        }""",
-        [png, places],
-    )
-
-
-@pytest.mark.parametrize("page, box", [("index", ".run-text"), ("practice/one-row", ".editor")])
-def test_the_frame_of_an_editor_with_the_focus_is_whole(tab, page, box):
-    view = tab.open(page).view
-    area = view.locator(".editor textarea").first
-    area.scroll_into_view_if_needed()
-    area.focus()
-    frame = view.locator(f"{box}:has(textarea)").first.bounding_box()
-    left, top = frame["x"], frame["y"]
-    middle = area.bounding_box()["y"] + 30
-    corner, gutter = colours(view, (left + 1, top + 1), (left + 1, middle))
-    assert corner == gutter
-    (paper,) = colours(view, (left + 6, middle))
-    assert gutter != paper
-
-
-def test_a_solved_exercise_is_ticked_on_one_line(tab):
-    view = tab.open("practice/index").view
-    solved = {name: {"solved": True} for name in course.load(ROOT)}
-    view.evaluate("all => localStorage.setItem('softmax-exercises', all)", json.dumps(solved))
-    view.reload()
-    view.locator(".exercise-done").first.wait_for()
-    rows = "all => all.map((each) => each.getClientRects().length)"
-    assert set(view.locator(".exercise-done").evaluate_all(rows)) == {1}
-
-
-def test_a_panel_that_scrolls_shows_that_there_is_more(tab):
-    cell = opened(tab, "kernels/two-loops")
-    view = tab.view
-    cell.get_by_role("button", name="Run", exact=True).click()
-    finished(view, cell)
-    cell.get_by_label("Step", exact=True).press("End")
-    cell.get_by_label("Step", exact=True).press("ArrowLeft")
-    side = cell.locator(".run-side")
-    assert side.evaluate("each => each.scrollHeight > each.clientHeight + 40")
-    side.evaluate("each => { each.scrollTop = 0; each.scrollIntoView({ block: 'end' }); }")
-    box = side.bounding_box()
-    x, end = box["x"] + box["width"] - 8, box["y"] + box["height"]
-    assert end < HEIGHT + 1
-    low, plain = colours(view, (x, end - 3), (x, end - 60))
-    assert low != plain
-    side.evaluate("each => { each.scrollTop = each.scrollHeight; }")
-    low, plain = colours(view, (x, end - 3), (x, end - 60))
-    assert low == plain
 
 
 SEEN = """() => {

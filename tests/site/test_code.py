@@ -140,25 +140,6 @@ def test_what_changed_is_shown_when_asked_for_and_not_by_colour_alone(tab):
 
 
 @pytest.mark.browser
-def test_sized_brackets_look_alike_under_scripts(tab):
-    """Both of a pair are equally high, and on one level."""
-    view = tab.open("math/jacobian").view
-    for latex in (r"\Bigl( \frac{a}{b} \Bigr)_{ij}", r"\Bigl( \sum_i a_i \Bigr)^2"):
-        boxes = view.evaluate(
-            """(math) => {
-                const body = document.querySelector(".equation-body");
-                body.innerHTML = math;
-                return [...body.querySelectorAll("mo[minsize]")]
-                    .map((each) => each.getBoundingClientRect().toJSON());
-            }""",
-            markdown.to_mathml(latex, display=True),
-        )
-        opening, closing = boxes
-        assert abs(opening["height"] - closing["height"]) < 1 and opening["height"] > 20
-        assert abs(opening["top"] - closing["top"]) < 1
-
-
-@pytest.mark.browser
 def test_a_whole_file_is_light_and_its_lines_are_anchors(tab):
     """The largest."""
     path = max(listing.paths(ROOT), key=lambda path: len((ROOT / path).read_text("utf8")))

@@ -3,8 +3,6 @@
 import re
 from collections import Counter
 
-import pytest
-
 from formulas.bindings import letters
 from formulas.reader import KNOWN, name_of
 from site_build import ROOT
@@ -82,15 +80,3 @@ def test_each_symbol_is_bound_and_each_binding_is_listed():
     names = {name_of(symbol).removeprefix("hat_") for symbol in found}
     bound = letters() - {"infty"}
     assert names == bound, f"unbound: {names - bound}; not in the table: {bound - names}"
-
-
-@pytest.mark.parametrize(
-    "latex, expected",
-    [
-        (r"e^{x_i - m}", {"e", "x", "i", "m"}),
-        (r"\mathbf{m}\, \mathbf{1}^{\mathsf T}", {r"\mathbf{m}", r"\mathbf{1}", r"\mathsf{T}"}),
-        (r"\operatorname{lse}(x) = \log Z", {r"\operatorname{lse}", "x", r"\log", "Z"}),
-    ],
-)
-def test_symbols_are_found(latex, expected):
-    assert symbols(latex) == expected

@@ -241,6 +241,12 @@ def test_a_wrong_prediction_is_told_what_was_asked(name, typed):
     assert not solved and PREDICTED[name, typed] in message
 
 
+def changed(name: str, old: str, new: str) -> str:
+    text = COURSE[name].solution
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
 EXPONENTIALS = "tl.exp(x - tl.max(x, axis=0))"
 REFUSED = {
     "np.exp(x)": "name 'np' is not defined. In a kernel the functions are Triton's",
@@ -280,13 +286,22 @@ def test_a_page_and_the_command_understand_a_kernel_alike(written):
     assert not solved and REFUSED[written] in message if written in REFUSED else solved, message
 
 
+LACKING = changed("single_block", EXPONENTIALS, f"tl.fma({EXPONENTIALS}, 1.0, 0.0)")
+
+
+@interpreted
+def test_what_the_page_lacks_is_left_to_triton():
+    """The page says that it cannot run it; the command lets Triton decide, and sees what is wrong,
+    and what is written beside a tensor."""
+    assert "tl.fma is Triton's" in in_small_triton("single_block", LACKING)[1]
+    assert in_triton("single_block", LACKING)[0]
+    solved, message = in_triton("single_block", LACKING.replace("1.0, 0.0", "1.0, 0.5"))
+    assert not solved and message.startswith("y[0][0] is ")
+    solved, message = in_triton("single_block", LACKING.replace(", y, mask=mask", ", y"))
+    assert not solved and message == "A program writes y out of range."
+
+
 # ---- What is said ----
-
-
-def changed(name: str, old: str, new: str) -> str:
-    text = COURSE[name].solution
-    assert text.count(old) == 1
-    return text.replace(old, new)
 
 
 MASKED = "mask=mask)\n"

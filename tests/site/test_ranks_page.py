@@ -34,7 +34,8 @@ def line(text: str, name: str) -> list[str]:
 
 def test_every_point_has_a_row_in_each_table(data):
     there = {f"{each.ranks} ranks, {each.rows:,} rows" for each in ranks.points(data)}
-    assert len(there) == sum(len({row["rows"] for row in run["rows"]}) for run in data["runs"])
+    growing = [[row for row in run["rows"] if "total" not in row] for run in data["runs"]]
+    assert len(there) == sum(len({row["rows"] for row in rows}) for rows in growing)
     for text in (ranks.compared(data, each).text for each in (ranks.SOFTMAX, ranks.LOSS)):
         assert set(re.findall(r'<th scope="row">(.*?)</th>', text)) == there
 
@@ -121,6 +122,38 @@ def test_pushed_words_follow_the_file(data):
     for run in data["runs"]:
         run["rows"] = [each for each in run["rows"] if ranks.PUSHED not in each["call"]]
     assert "pushed" not in ranks.compared(data, ranks.SOFTMAX).text
+
+
+def test_nothing_is_said_of_matrices_that_nobody_measured(data):
+    for run in data["runs"]:
+        run["rows"] = [row for row in run["rows"] if "total" not in row]
+    assert ranks.shared(data) == NOT_MEASURED
+
+
+def test_matrices_that_ranks_share_follow_the_file(data):
+    """In charts and tables of their own, over one rank too; nothing else changes."""
+    before = [ranks.compared(data, each).text for each in (ranks.SOFTMAX, ranks.LOSS)]
+    for run in data["runs"]:
+        run["rows"] = [row for row in run["rows"] if "total" not in row]
+    data["runs"].append({**data["runs"][0], "ranks": 1, "rows": []})
+    for run in data["runs"]:
+        matrix = {"rows": 64, "columns": 152_064 // run["ranks"], "total": 152_064}
+        for name, us in (("softmax", 30.0), ("softmax, DTensor of PyTorch", 60.0)):
+            times = {"us": us / run["ranks"], "host_us": 9.0}
+            run["rows"].append({"call": name, **matrix, **times})
+            run["rows"].append(
+                {"call": name.replace("softmax", "cross-entropy", 1), **matrix, **times}
+            )
+    after = ranks.shared(data).text
+    rows = [re.sub("<[^>]+>", "|", each) for each in re.findall(r"<tr\b.*?</tr>", after)]
+    ours = [each for each in rows if "64 × 152,064" in each]
+    assert len(ours) == 2 * 3
+    for n, us, times in ((1, 30, 1.0), (2, 15, 2.0), (4, 8, 4.0)):
+        (shown, _) = [each for each in ours if f"|{n}|" in each]
+        assert f"|{us}|" in shown and f"|{times:.2f} ×|" in shown
+    assert after.count('<circle class="ours" cx') == 2 * (3 + 1)  # the last of each is its key
+    assert before == [ranks.compared(data, each).text for each in (ranks.SOFTMAX, ranks.LOSS)]
+    assert ranks.quoted(data).softmax.count == 3
 
 
 def test_the_formula_takes_its_constants_from_the_file(data):

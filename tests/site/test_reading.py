@@ -211,6 +211,19 @@ def test_nothing_is_cut_at_the_width_of_a_laptop(page):
     assert not tables
 
 
+NARROW = """[...document.querySelectorAll(".md-content p")]
+    .filter((each) => each.checkVisibility() && each.innerText.length > 60)
+    .filter((each) => each.getBoundingClientRect().width < 200)
+    .map((each) => each.innerText.slice(0, 60))"""
+
+
+@pytest.mark.browser
+def test_no_paragraph_is_a_column_of_single_words(page):
+    """Beside code and figures there is room for a line."""
+    assert page.view.viewport_size["width"] == DESKTOP
+    assert not page.view.evaluate(NARROW)
+
+
 @pytest.mark.browser
 def test_a_page_prints_on_few_sheets(page):
     sheets = len(re.findall(rb"/Type\s*/Page\b", page.view.pdf(format="A4")))

@@ -12,26 +12,6 @@ pytestmark = pytest.mark.browser
 BOTTOM = "(what) => document.querySelector(what).getBoundingClientRect().bottom + scrollY"
 PRINTED = """(what) => [...document.querySelectorAll(what)].map((each) =>
     each.checkVisibility({ contentVisibilityAuto: true }) && each.getClientRects().length > 0)"""
-LONGEST_LINE = """() => {
-    let longest = ["", 0];
-    for (const each of document.querySelectorAll("article > p")) {
-        const lines = new Map();
-        const walker = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
-        for (let node; (node = walker.nextNode()); ) {
-            for (let at = 0; at < node.length; at++) {
-                const range = document.createRange();
-                range.setStart(node, at);
-                range.setEnd(node, at + 1);
-                const line = Math.round(range.getBoundingClientRect().bottom / 12);
-                lines.set(line, (lines.get(line) || "") + node.data[at]);
-            }
-        }
-        for (const text of lines.values()) {
-            if (text.length > longest[1]) longest = [text, text.length];
-        }
-    }
-    return longest;
-}"""
 
 
 def test_the_first_screen_has_claim_install_doors_and_a_picture(tab):
@@ -44,14 +24,6 @@ def test_the_first_screen_has_claim_install_doors_and_a_picture(tab):
         "[...document.fonts].filter((font) => font.status === 'loaded').map((font) => font.family)"
     )
     assert {"Source Serif 4", "Inter", "JetBrains Mono"} <= {name.strip('"') for name in loaded}
-
-
-def test_what_is_verified_is_one_screen(tab):
-    view = tab.open("reference/verified").view
-    view.evaluate("document.fonts.ready")
-    assert view.evaluate(BOTTOM, "article > p:has(+ h2)") <= HEIGHT
-    for page in ("what-checks-what", "how-checks-work"):
-        assert view.locator(f"article a[href*='{page}']").count()
 
 
 @pytest.mark.parametrize("page", ["math/monoid", "kernels/split-rows"])
@@ -100,13 +72,6 @@ def test_a_page_of_more_than_two_screens_has_its_contents_in_sight(page):
     assert shown or short or page.page in ("index", "one-row")  # there a figure goes along
 
 
-def test_lines_of_prose_are_no_longer_than_the_eye_likes(tab):
-    view = tab.open("math/softmax").view
-    view.evaluate("document.fonts.ready")
-    text, length = view.evaluate(LONGEST_LINE)
-    assert 60 <= length <= 85, text  # some 75 on average
-
-
 def test_the_keyboard_shows_the_meaning_of_a_term(tab):
     view = tab.open("kernels/primer").view
     term = view.locator("article abbr").first
@@ -146,13 +111,6 @@ def test_a_session_is_copied_as_it_was_typed(tab):
     compile(copied, "copied", "exec")
     typed = [line for line in block.inner_text().splitlines() if re.match(r">>>|\.\.\.", line)]
     assert copied.splitlines() == [line[4:] for line in typed] and "import" in copied
-
-
-def test_a_drawing_has_no_button(tab):
-    view = tab.open("reference/contributing").view
-    assert view.locator(".language-bash button[data-md-type=copy], .language-text").count()
-    for button in view.locator(".language-text button[data-md-type=copy]").all():
-        assert not button.is_visible()
 
 
 class BelowAFolder(Quiet):

@@ -87,14 +87,6 @@ def test_typed_speeds_are_recognised(claim):
     assert speeds_of(f"<article><p>so: {shown}</p></article>")
 
 
-@pytest.mark.parametrize("harmless", [
-    "8 bytes", "100 % of the inputs", "2 × 3 matrix", "4 warps", "at most 5 % of fences", "N × d",
-    "half = 0.55  # of the block", "0.5 of the mass",
-])  # fmt: skip
-def test_other_numbers_are_not_taken_for_speeds(harmless):
-    assert not typed_speed(harmless) and not speeds_of(f"<article>{harmless}</article>")
-
-
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
 def test_no_speed_is_typed_on_a_page(page):
     """In Markdown, before anything is built."""

@@ -251,9 +251,8 @@ def test_the_command_times_a_kernel_beside_the_rungs(name, small_ladder, tmp_pat
 
 
 @interpreted
-def test_where_nothing_is_watched_the_small_triton_looks_first(monkeypatch):
-    """As on a GPU, which would write out of range: what it refuses is not launched."""
-    monkeypatch.setattr(with_triton.Lab, "watches", False)
+def test_the_small_triton_looks_first(monkeypatch):
+    """What it refuses is not launched, since a GPU would write out of range."""
     launched = []
     launch = with_triton.Lab.launch
     count = lambda *given, **named: launched.append(given) or launch(*given, **named)  # noqa: E731

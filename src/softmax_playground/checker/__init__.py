@@ -2,10 +2,10 @@
 
 * `course`: reads the exercises, each from its one file;
 * `judge`: right or wrong, in words; runs the reader's code;
-* `lab`: what both places where kernels run have in common;
 * `rows`: the inputs that find mistakes;
-* `with_triton`: kernels in Triton's own interpreter;
-* `with_small_triton`: kernels in the small Triton of the site, as in a page.
+* `with_small_triton`: kernels in the small Triton of the site, which looks at each access;
+* `with_triton`: those that are right there, in Triton itself: its interpreter, or a GPU;
+* `timed`: how long a softmax should take.
 
-`judge`, `lab` and `rows` run under MicroPython too.
+All but `course` and `with_triton` run under MicroPython too.
 """

@@ -310,7 +310,7 @@ class Sheet:
         except Exception as error:
             return None, error
 
-    def verdict(self, source, run, lab, line_of, aside=None):
+    def verdict(self, source, run, lab, line_of, also=None):
         """(solved, message, line) for the reader's source; the line is where it fails, from 1, or
         0.
 
@@ -318,19 +318,18 @@ class Sheet:
             run: runs a source and answers its names.
             lab: where kernels run.
             line_of: from an exception to the line of the source where it happened, or None.
-            aside: (run, lab) in which the known wrong answers are tried, if not in the same. What
-                it refuses in words of its own is wrong even if `run` takes it: Triton's
-                interpreter takes what its compiler refuses, as a tile for a condition.
+            also: (run, lab) of Triton, in which a kernel that is right has to be right too; it
+                alone decides where the first lacks something of Triton's.
         """
-        said = before_running(source) if "\nANSWER =" not in "\n" + source else None
+        predicts = "\nANSWER =" in "\n" + source
+        said = None if predicts else before_running(source)
         if said:
             return False, said[0], said[1]
         said, error = self.failure(source, run, lab)
         in_kernel = "triton.jit" in source
-        other = self.failure(source, *aside)[1] if aside and in_kernel else None
-        refused = other and not isinstance(other, (Wrong, AttributeError, NotImplementedError))
-        if refused and "keyword" not in str(other):  # and not for what it lacks
-            error = other
+        if also and in_kernel and not predicts and (not error or _lacks(error)):
+            run, lab = also
+            said, error = self.failure(source, run, lab)
         if not error:
             return True, said, 0
         told = isinstance(error, Wrong)
@@ -338,7 +337,7 @@ class Sheet:
         line = line_of(raised) or 0 if raised else 0
         message = error.message if told else _failure(error, line, in_kernel)
         message += f" Line {line} does." if told and line else ""
-        remark = self.remark(other if told and other else error, *(aside or (run, lab)))
+        remark = self.remark(error, run, lab)
         return False, message + ("" if message.endswith(remark) else " " + remark), line
 
     def remark(self, error, run, lab):
@@ -352,6 +351,12 @@ class Sheet:
             if self.symptoms[ran] == symptom:
                 return remark
         return error.why if isinstance(error, Wrong) else ""
+
+
+def _lacks(error):
+    """Whether a kernel asks for what the small Triton does not have."""
+    named = isinstance(error, TypeError) and "keyword" in str(error)
+    return named or isinstance(error, (AttributeError, NotImplementedError))
 
 
 def _symptom(error):

@@ -34,6 +34,7 @@ OTHERS = {
         "cross-entropy, Megatron-LM's formula": ("Megatron-LM's formula", "megatron"),
         "cross-entropy, TransformerEngine": ("TransformerEngine", "transformer_engine"),
         "cross-entropy, loss_parallel": ("loss_parallel", "torch"),
+        "cross-entropy, gathered rows": ("gathered rows", "gathered"),
     },
 }
 """Whom each function is compared with, by the name of the call: the page's name, and the mark."""
@@ -56,6 +57,8 @@ class Point(NamedTuple):
     columns: int
     """Of a rank's own part."""
     calls: dict[str, dict]
+    total: int | None = None
+    """Columns of a matrix of a fixed size, which the ranks share."""
 
     def us(self, call: str) -> float | None:
         """The median of a call on the slower rank, in µs; None if it did not run."""
@@ -88,14 +91,20 @@ class Point(NamedTuple):
         return f"{self.ranks} ranks, {self.rows:,} rows"
 
 
-def points(data: dict) -> Iterator[Point]:
-    """The points of all runs."""
+def points(data: dict, shared: bool = False) -> Iterator[Point]:
+    """The points of all runs, of matrices that grow with the ranks or that the ranks share."""
     for run in data["runs"]:
-        found: dict[int, Point] = {}
+        found: dict[tuple[int, int], Point] = {}
         for row in run["rows"]:
-            new = Point(run["ranks"], row["rows"], row["columns"], {})
-            found.setdefault(row["rows"], new).calls[row["call"]] = row
+            if ("total" in row) == shared:
+                new = Point(run["ranks"], row["rows"], row["columns"], {}, row.get("total"))
+                found.setdefault((row["rows"], row["columns"]), new).calls[row["call"]] = row
         yield from found.values()
+
+
+def spoken_of(data: dict) -> dict:
+    """The run that sentences are made of: over two ranks."""
+    return next((run for run in data["runs"] if run["ranks"] == 2), data["runs"][0])
 
 
 def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
@@ -115,10 +124,10 @@ def _us(value: float | None) -> str:
     return f"{value:,.0f}" if value else "–"
 
 
-def _origin(data: dict) -> str:
+def _origin(data: dict, shared: bool = False) -> str:
     """On what, when, and which code."""
-    run = data["runs"][0]
-    ranks = " and ".join(str(each["ranks"]) for each in data["runs"])
+    run = spoken_of(data)
+    ranks = " and ".join(map(str, sorted({point.ranks for point in points(data, shared)})))
     return note(
         f"Measured: {ranks} GPUs of one machine ({run['gpu']}), over NCCL",
         f"torch {run['torch'].split('+')[0]}",
@@ -129,14 +138,14 @@ def _origin(data: dict) -> str:
         *(
             f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, which "
             "the sentences leave out"
-            for old in data["runs"][1:]
-            if old["commit"] != run["commit"]
+            for old in data["runs"]
+            if old["commit"] != run["commit"] and not shared
         ),
     )
 
 
 def _fragment(data: dict, shown: str, below: str = "") -> Fragment:
-    run = data["runs"][0]
+    run = spoken_of(data)
     measured = Measured(f"{run['date']}T00:00:00Z", run["changed"], run["calls"])
     return Fragment(f"{block(shown)}\n{below}", measured)
 
@@ -175,6 +184,44 @@ def compared(data: dict, call: str) -> Fragment:
     every = table([*head, *labels, "processor, ours", "back to back, against the best"], body, 2)
     shown = f"{drawn}\n{folded('Every time, and the speed of calls back to back', every)}"
     return _fragment(data, shown, f"\n{_origin(data)}")
+
+
+def shared(data: dict) -> Fragment:
+    """How the time of matrices of a fixed size falls with the ranks that share them: a chart and a
+    table for each call."""
+    found = sorted(points(data, True), key=lambda point: (-point.rows, point.ranks))
+    if not found:
+        return NOT_MEASURED
+    parts = []
+    for call in (SOFTMAX, LOSS):
+        every = {f"{call}, {INVARIANT}": ("batch-invariant", "invariant"), **OTHERS[call]}
+        others = {k: v for k, v in every.items() if any(point.us(k) for point in found)}
+        places, body = [], []
+        for point in found:
+            matrix = f"{point.rows:,} × {point.total:,}"
+            us = {name: point.us(name) for name in others}
+            alone = next((p for p in found if (p.rows, p.ranks) == (point.rows, 1)), None)
+            one, ours = alone and alone.us(call), point.us(call)
+            times = f"{one / ours:.2f} ×" if one and ours else "–"
+            host = _us(point.calls.get(call, {}).get("host_us"))
+            cells = [matrix, str(point.ranks), f"<b>{_us(ours)}</b>", times, *map(_us, us.values())]
+            body.append([*cells, host, sign(point.factor(call))])
+            values = {others[name][1]: value for name, value in us.items() if value}
+            tip = [f"{matrix} over {point.ranks}", f"ours {_us(ours)} µs, processor {host} µs"]
+            tip += [f"{others[name][0]} {_us(value)} µs" for name, value in us.items() if value]
+            label = f"{point.rows:,} over {point.ranks}"
+            places.append(Column(label, values | ({CHOOSER: ours} if ours else {}), tip))
+        what = f"{call.capitalize()}{' with its gradient' if call == LOSS else ''}"
+        title = f"{what}: µs of matrices over ranks that share them, less is better"
+        labels = [label for label, _ in others.values()]
+        alt = f"{title}: {', '.join(labels)}. Every number is in the table below."
+        series = [Series(CHOOSER, "triton_softmax")]
+        series += [Series(key, label) for label, key in others.values()]
+        head = ["matrix", "ranks", "µs: ours", "as fast as one rank", *labels, "processor, ours"]
+        all_times = table([*head, "against the best other"], body, 2)
+        drawn = over_columns(title, alt, places, series, unit="us", log=True)
+        parts.append(f"{drawn}\n{folded('Every time', all_times)}")
+    return _fragment(data, "\n".join(parts), f"\n{_origin(data, True)}")
 
 
 def formula(data: dict) -> Fragment:
@@ -235,9 +282,9 @@ class Quote:
 
 
 def quoted(data: dict) -> Names:
-    """The numbers that pages quote: of the first run, which is the newest. Others are shown, but no
-    sentence is made of them."""
-    found = list(points({"runs": data["runs"][:1]}))
+    """The numbers that pages quote, of the run over two ranks. Others are shown, but no sentence is
+    made of them."""
+    found = list(points({"runs": [spoken_of(data)]}))
     memory, latency, link = constants(data)
     units = {"memory": memory / 1e12, "latency": latency * 1e6, "link": memory / link}
     return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS), **units)
@@ -258,6 +305,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
     make = {
         "ranks-softmax": lambda data: compared(data, SOFTMAX),
         "ranks-loss": lambda data: compared(data, LOSS),
+        "ranks-shared": shared,
         "ranks-formula": formula,
         "ranks-prediction": prediction,
     }

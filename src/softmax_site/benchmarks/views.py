@@ -554,6 +554,13 @@ def loss_speeds(data: dict) -> str:
     return of_cases(rows, [logits, *ours, *others], False)
 
 
+def token_speeds(data: dict) -> str:
+    """Log-probabilities of tokens with entropies, beside every other library."""
+    rows = of_suite(data, "loss_head", op="token_logprobs")
+    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
+    return of_cases(rows, [SIZE, STEP, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
+
+
 def masked(data: dict) -> str:
     """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
     rows = of_suite(data, "loss_head", op="modified_softmax")
@@ -602,6 +609,7 @@ def fragments(data: dict) -> page.Rendered:
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),
+        ("token-speeds", token_speeds, loss),
         ("masked-speeds", masked, loss),
         ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):

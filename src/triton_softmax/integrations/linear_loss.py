@@ -18,13 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import resolve_name
-from torch.utils._pytree import tree_map_only
 
 from ..arguments import PLAIN, autocasts
 from ..linear import linear_cross_entropy
 from ..losses import cross_entropy
 
-READABLE = {each.__get__ for each in (Tensor.shape, Tensor.dtype, Tensor.device)}
+READABLE = {getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device")}
 SAME = {Tensor.contiguous, Tensor.float}
 FLAT = {Tensor.reshape, Tensor.view}
 TIMES = {Tensor.mul, torch.mul}
@@ -44,7 +43,8 @@ class Head:
     """
 
     def __init__(self, head: nn.Linear, handle: Any):
-        self.head, self.handle, self.used, self.read = head, handle, False, None
+        self.head, self.handle, self.used = head, handle, False
+        self.read: str | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.head, name)
@@ -138,12 +138,13 @@ class UnmadeLogits(Tensor):
             if later is not None:
                 return later
 
-        def made(each: UnmadeLogits) -> Tensor:
-            each.call.read = each.call.read or resolve_name(func) or func.__name__
-            return each.made()
+        def made(each: Any) -> Any:
+            if isinstance(each, cls):
+                each.call.read = each.call.read or resolve_name(func) or func.__name__
+                return each.made()
+            return type(each)(map(made, each)) if isinstance(each, (tuple, list)) else each
 
-        args, kwargs = tree_map_only(cls, made, (args, kwargs))
-        return func(*args, **kwargs)
+        return func(*made(args), **{name: made(each) for name, each in kwargs.items()})
 
 
 _thread = threading.local()
@@ -169,7 +170,7 @@ def without_logits(
         handle.say(kind, reason)
         return forward(model, *args, **kwargs)
     call = Head(head, handle)
-    before = vars(model) | {"_modules": model._modules | {names[0]: call}}
+    before = vars(model) | {"_modules": vars(model)["_modules"] | {names[0]: call}}
     twin = object.__new__(type(model))
     twin.__dict__ = before.copy()
     _thread.inside = True
@@ -212,6 +213,7 @@ def _finished(output: Any, call: Head) -> Any:
     if isinstance(output, tuple):  # transformers leaves out what is None
         finished = [(each, finish(each)) for each in output]
         return tuple(now for each, now in finished if now is not None or each is None)
-    if not dataclasses.is_dataclass(output):
-        return output
-    return dataclasses.replace(output, **{name: finish(each) for name, each in output.items()})
+    if hasattr(output, "__dataclass_fields__"):
+        names = [each.name for each in dataclasses.fields(output)]
+        return dataclasses.replace(output, **{name: finish(vars(output)[name]) for name in names})
+    return output

@@ -325,9 +325,9 @@ def test_a_call_that_is_given_up_leaves_no_line_behind():
         raise MemoryError
 
     def of_rank(group: Group) -> int:
-        process_group.agree(group, "softmax", x, 1)
+        process_group.propose(group, "softmax", x, 1).settle()
         with pytest.raises(MemoryError):
             process_group.propose(group, "softmax", x, 1).meanwhile(fails)
-        return process_group.agree(group, "log_softmax", x, 1).total
+        return process_group.propose(group, "log_softmax", x, 1).settle().total
 
     assert together(groups, of_rank) == [4, 4]

@@ -13,7 +13,7 @@ import torch
 
 from kernel_cases import DEVICE, quiet
 from ranks import Ranks
-from small_models import LENGTH, VOCABULARY, assert_same_step, batch, small, step
+from small_models import LENGTH, VOCABULARY, assert_same_step, batch, replica_of, small, step
 from triton_softmax import arguments
 from triton_softmax.integrations import patch_transformers
 from triton_softmax.integrations.causal_lm import causal_lm_loss
@@ -221,13 +221,14 @@ def test_checkpoints_compute_again():
 
 
 def test_replicas_run_ours():
-    """As `DataParallel` makes them, here on one device."""
     model, given = small("llama"), batch()
-    wanted = model(**given).loss
-    replica = model._replicate_for_data_parallel()
+    wanted, replica = model(**given).loss, replica_of(model)
     with patch_transformers() as handle:
         torch.testing.assert_close(replica(**given).loss, wanted)
     assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+    with patch_transformers(model) as handle:
+        torch.testing.assert_close(replica(**given).loss, wanted)
+    assert handle.calls == {}
 
 
 def test_adapters_run_ours():
@@ -245,8 +246,12 @@ def test_adapters_run_ours():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("linear_loss", [False, True])
-@pytest.mark.parametrize("how", ["ddp", "fsdp", "fsdp with a sharded head"])
+@pytest.mark.parametrize(
+    "how", ["ddp", "fsdp", "fsdp with a sharded head", "deepspeed 2", "deepspeed 3"]
+)
 def test_ranks_run_ours(two_ranks, how, linear_loss):
+    if how.startswith("deepspeed"):
+        pytest.importorskip("deepspeed")
     two_ranks.ask("step", how, linear_loss)
 
 
