@@ -6,7 +6,7 @@ with a line of fixed size, from which every rank reads what all ranks call and h
 of them has. What is sent afterwards follows from these lines alone, and so is the same on all.
 
 Lines travel from processor to processor: they never wait for a GPU that is busy with earlier calls.
-One takes about as long as a launch, so the caller can launch meanwhile, see `propose`.
+One takes about as long as a launch, so a call launches meanwhile (`Proposal.run`).
 
 Only public names of `torch.distributed` are used; `torch.compile` replaces its collectives by
 functional ones.
@@ -69,18 +69,6 @@ class Proposal(NamedTuple):
 
     guess: Shard | None  # what the last call like this one came to; None if there was none
     settle: Callable[[], Shard]  # waits for all lines and returns what they say, or raises
-
-    def meanwhile(self, launch: Callable[[Shard], T]) -> tuple[Shard, T]:
-        """Return what the ranks agree on, and what `launch` returns for it.
-
-        `launch` gets the guess while the lines travel, and runs again if they say otherwise. So it
-        must send nothing, and write only to memory of its own.
-        """
-        launched = None if self.guess is None else launch(self.guess)
-        shard = self.settle()
-        if self.guess is None or shard != self.guess:
-            launched = launch(shard)
-        return shard, launched  # pyright: ignore[reportReturnType]
 
     def run(self, call: Callable[[Shard], T]) -> T:
         """Return what a call returns for what the ranks agree on.
@@ -226,13 +214,9 @@ def propose(
 ) -> Proposal:
     """Begin to compare what the ranks call, and to find out where this rank's part lies.
 
-    Launch what needs no other rank while the lines travel, then send what it has found:
-
-        shard, published = propose(group, "softmax", x, 1).meanwhile(publish)
-        words = exchange(published)
-
-    The launch is for the shard of the last call like this one. A wrong guess costs that launch and
-    nothing else, since what is sent follows from the lines alone.
+    What needs no other rank can run while the lines travel: `propose(…).run(call)` runs `call` for
+    the shard of the last call like this one, and its first message waits for the lines. A wrong
+    guess costs what has run by then, and nothing else, since what is sent follows from the lines.
 
     This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
     columns. Parts may have any size in each call. The caller says where the part lies, by `start`
