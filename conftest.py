@@ -150,6 +150,15 @@ class Session(Fence):
             raise AssertionError("\n" + "".join(report))
 
 
+def pytest_configure(config):
+    """Let a warning of our modules, or of a fence, fail the test."""
+    ours = {path.stem for pattern in ("src/*", "tests/*") for path in ROOT.glob(pattern)}
+    ours |= {"tests", "tools", "examples", "conftest", "fence"}
+    config.addinivalue_line("filterwarnings", f"error:::({'|'.join(sorted(ours))})")
+    # The interpreter computes with NumPy, which warns of what masked lanes and infinite rows hold.
+    config.addinivalue_line("filterwarnings", "ignore:.* encountered:RuntimeWarning")
+
+
 @pytest.fixture
 def kernel_on_disk(tmp_path, monkeypatch):
     """What the command of `docs/use/hub.md` writes, where a fence runs."""

@@ -5,22 +5,15 @@ import json
 import pytest
 
 from held import faults
-from mutate_pages import KINDS, RESULT, all_mutants
-
-MUTANTS = {}
-for _mutant in all_mutants():
-    MUTANTS.setdefault(_mutant.kind, []).append(_mutant)
-
-
-def test_every_kind_has_places():
-    assert set(MUTANTS) == set(KINDS) and min(map(len, MUTANTS.values())) > 500
+from mutate_pages import RESULT, all_mutants
 
 
 @pytest.mark.slow
 def test_a_mistake_in_a_display_equation_is_noticed():
     """All of them; those that remain are true as well, as j for i beside a δ."""
-    left = [each for each in MUTANTS["formulas"] if not faults(each.page, each.text)]
-    assert len(left) <= 0.01 * len(MUTANTS["formulas"]), "\n".join(each.change for each in left)
+    mutants = [each for each in all_mutants() if each.kind == "formulas"]
+    left = [each for each in mutants if not faults(each.page, each.text)]
+    assert len(left) <= 0.01 * len(mutants) > 5, "\n".join(each.change for each in left)
 
 
 def test_the_committed_result_keeps_what_is_promised():

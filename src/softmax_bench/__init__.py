@@ -17,9 +17,11 @@ In reading order:
 * `launches`, `replay`: what measured calls launched, as data (no torch), and what they launch at
   another commit;
 * `everywhere`: all kernels, compiled for many GPUs by each Triton;
-* `tune`, `tuned`: what the library chooses between, timed; and the file of what was found;
+* `tune`, `slow`, `tuned`: what the library chooses between, timed; the kinds of calls to search;
+  and the file of what was found;
 * `traffic`: the bytes each rung moves, as formulas and as counted;
-* `ranks`: rows that are cut over several GPUs.
+* `ranks`, `attention`, `training`, `invariance`, `profile`: suites with a file of their own;
+* `everything`: all of them, on all GPUs of a machine.
 
 `python -m softmax_bench --help` lists the commands. Nothing here is installed with the library.
 """

@@ -187,7 +187,7 @@ def _everything(options: Options) -> int:
 
     if options.dry_run:
         gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
-        plan = everything.jobs(Path(options.out), gpus, about)
+        plan = everything.jobs(Path(options.out), gpus, about, options.without)
         print(everything.table(plan, {}))
         print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
         return 0
@@ -198,7 +198,7 @@ def _everything(options: Options) -> int:
     gpus = options.gpus or found
     out = Path(options.out).resolve()
     about = everything.begin(out, options.commit, machine)
-    plan = everything.jobs(out, gpus, about)
+    plan = everything.jobs(out, gpus, about, options.without)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
     print(f"the cells are in {everything.merged(out)}")
     return 0 if good else 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -159,12 +159,12 @@ def decoding(timer: Any, n_keys: int = 65_536) -> list[dict]:
     ]
 
 
-def run(out: Path, commit: str | None, lengths: Iterable[int] = LENGTHS) -> None:
+def run(out: Path, commit: str | None) -> None:
     """Add a run to a file, or go on with it."""
     timer, found = measure.CudaTimer(), Run(out, FORMAT, "gpu", commit)
     if found.lacks(direction="decoding"):
         found.add(decoding(timer))
-    for length, dims, causal in itertools.product(lengths, (128, 64), (False, True)):
+    for length, dims, causal in itertools.product(LENGTHS, (128, 64), (False, True)):
         if found.lacks(length=length, dims=dims, causal=causal):
             found.add(rows_of(timer, dims, length, causal))
             torch.cuda.empty_cache()

@@ -69,7 +69,7 @@ class Job(NamedTuple):
     gpus: int = 1
 
 
-def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
+def jobs(out: Path, gpus: int, about: dict, without: Iterable[str] = ()) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
     processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
@@ -97,6 +97,7 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
     of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
+    profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
     several = [other("ranks", 90, *of_ranks, *bench, "ranks", gpus=gpus)]
     return [
         *shared["lengths"], *shared["random"], *shared["losses"],
@@ -105,7 +106,7 @@ def jobs(out: Path, gpus: int, about: dict) -> list[Job]:
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *alone["compiles"], *shared["rungs"],
-        other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS)),
+        *([] if "ncu" in without else profile),
     ]  # fmt: skip
 
 

@@ -194,17 +194,17 @@ def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice 
 def split_rows(problem: Problem, *numbers: int) -> Choice | None:
     """Whole rows in tiles of so many columns, by so many warps; or rows cut as a line of the tables
     says, and None if the chunks would not run at once."""
-    rows, traits, device = problem
+    rows: Any = problem.facts
     if len(numbers) == 2:
         cols, warps = numbers
         how = constants.RowTile(1, cols, rows.vector, True, ceil_div(rows.n_cols, cols), rows.edges)
         few = 8 * warps * 32 <= how.tiles * cols and how.tiles != 7 and how.tiles <= 8
         return Choice(constants.TILE_KERNELS[rows.edges], how, warps) if few else None
-    taken = splitting.Candidate(*numbers)
+    taken = splitting.Candidate._make(numbers)
+    _, traits, device = problem
     parts = splitting.parts_of(rows.n_cols) if traits.any_order else 1
-    if taken.block >= 2 * rows.n_cols:
-        return None
-    if not splitting.runs_at_once(rows.n_cols, taken, device, parts):
+    at_once = splitting.runs_at_once(rows.n_cols, taken, device, parts)
+    if not at_once or taken.block >= 2 * rows.n_cols:
         return None
     return splitting.split_as(taken, rows, traits, device)
 
@@ -259,9 +259,9 @@ def slow_cases(kinds: list[str], device: Device) -> Cases:
         DataError: no kind fits.
     """
     found: Cases = {}
-    asked = {kind for each in kinds for kind in fnmatch.filter(slow.KINDS, each)}
-    for search, check, lines in map(slow.KINDS.get, sorted(asked, key=[*slow.KINDS].index)):
-        for case in map(named, search + check):
+    for name, (search, check, lines) in slow.KINDS.items():
+        asked = any(fnmatch.fnmatch(name, each) for each in kinds)
+        for case in map(named, search + check if asked else ()):
             problem = problem_of(case, device)
             found[case] = list(dict.fromkeys([problem.library(), *ways(problem, lines)]))
     if not found:
@@ -396,10 +396,10 @@ def measured(
         beside["plain"] = prepare(case, None, t)
     for call in beside.values():
         call()
-    times = [[None, None] for _ in choices]
+    times: list[list[Any]] = [[None, None] for _ in choices]
     for at, samples in measure.in_turn(lambda at: timer(calls[at]), calls, 1).items():
         times[at] = [round(median(samples[0]), 3)] * 2
-    order = sorted(calls, key=lambda at: times[at][0] or 0.0)
+    order = sorted(calls, key=lambda at: times[at][0])
     if not order:
         raise DataError(f"{case.id}: everything failed")
     near = [at for at in order[:MOST] if times[at][0] <= NEAR * times[order[0]][0]]

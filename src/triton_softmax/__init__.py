@@ -18,7 +18,9 @@ The modules, in the order in which a call reaches them:
 - `kernels`: one per memory layout, for all operations
 - `distributed`: rows sharded over several ranks
 
-Importing the package registers the operators.
+Importing the package registers the operators. The names in `__all__` and the functions of
+`integrations` are public. Every other module is private, though its name has no underscore: it may
+change in any release.
 """
 
 from .arguments import batch_invariant

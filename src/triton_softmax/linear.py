@@ -112,15 +112,10 @@ def linear_cross_entropy(
     if plain:
         refused = weight is not None and weight.requires_grad and torch.is_grad_enabled()
         head = (
-            linear_cross_entropy,
-            ignore_index,
-            reduction,
-            chunk_size,
-            accum_dtype,
-            refused,
-            loss_dtype,
-        )
-        key = key_of((*head, arguments.contexts > 0, *numbers), operands)
+            linear_cross_entropy, ignore_index, reduction, chunk_size, accum_dtype, refused,
+            loss_dtype, arguments.contexts > 0, *numbers,
+        )  # fmt: skip
+        key = key_of(head, operands)
         try:
             plan = plans.get(key)
         except TypeError:  # the checks below reject an unhashable argument

@@ -363,11 +363,11 @@ def _forward(
     """Return (log-probabilities, entropies, what the gradient needs). A call that is not plain has
     no key, and goes by an operator."""
     x, scale = x.detach(), None if scale is None else scale.detach()
-    several = index is not None and index.dim() == x.dim()
-    token = None if several or part is not None else index
+    many_tokens = index is not None and index.dim() == x.dim()
+    token = None if many_tokens or part is not None else index
     given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
     picked = None
-    if index is not None and (several or part is not None):
+    if index is not None and (many_tokens or part is not None):
         picked = at_tokens(x, index, before, softcap)
     if part is not None and not is_compiling():
         found, entropies, saved, *of_all = run_tokens(*given, part, picked, key)
@@ -382,10 +382,12 @@ def _forward(
     else:
         found, entropies, saved = operators.token_rows.overload(*given)
     if picked is not None:
-        m, log_d, _ = (saved.unsqueeze(-1) if several else saved).unbind()
+        m, log_d, _ = (saved.unsqueeze(-1) if many_tokens else saved).unbind()
         z = (picked - m) * factor
+        if scale is not None:
+            z = z * (scale.unsqueeze(-1) if many_tokens else scale)
         # eq: log-probability
-        found = (z if scale is None else z * (scale.unsqueeze(-1) if several else scale)) - log_d
+        found = z - log_d
     nothing = x.new_empty(0, dtype=saved.dtype)
     return nothing if index is None else found, entropies if entropy else nothing, saved
 
@@ -423,15 +425,15 @@ class _Tokens(Function):
             modifiers = Modifiers(before, softcap)
             given = (x, scale, index, row_mask, factor, modifiers, g, g_entropy)
             return *_differentiated(*given), *nothing
-        several = index is not None and index.dim() == x.dim()
+        many_tokens = index is not None and index.dim() == x.dim()
         of_scale, picked, each = ctx.needs_input_grad[1], None, g
-        if index is not None and several and g is not None:
+        if index is not None and many_tokens and g is not None:
             picked = at_tokens(x, index, before, softcap)  # before the gradient overwrites x
             each, g = g.masked_fill(index < 0, 0.0), g.sum(-1)
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach() if in_place else x
-        token = None if several or each is None else index
+        token = None if many_tokens or each is None else index
         given = (x, scale, token, row_mask, factor, before, softcap, saved, g, g_entropy, of_scale)
         if plain:
             dx, *more = gradient_of_tokens(*given, x if in_place else None)

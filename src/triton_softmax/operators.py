@@ -626,8 +626,9 @@ written_rows = Operator(
 
 
 def _tokens_of_part(ranks, known, x, scale, token, mask, factor, *options):
-    part, given = _in_ranks(ranks), (token, mask, scale)
-    return plan_of_tokens(x, given, *options, False, part, known.numel())
+    inputs = x, token, mask, scale
+    plan = plan_of_tokens(inputs, *options, False, _in_ranks(ranks), known.numel())
+    return plan, [each for each in inputs if each is not None]
 
 
 def _published_tokens(known, ranks, *args):

@@ -44,6 +44,7 @@ def test_providers():
 
 
 def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(attention, "LENGTHS", (1024,))
     monkeypatch.setattr(attention.measure, "CudaTimer", lambda: once)
     case = {"direction": "decoding", "dims": 128, "length": 65_536, "causal": False}
     monkeypatch.setattr(attention, "decoding", lambda timer: [case])
@@ -58,8 +59,8 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(attention, "rows_of", rows_of)
     out = tmp_path / "attention.json"
     with pytest.raises(KeyboardInterrupt):
-        attention.run(out, "one", [1024])
-    attention.run(out, "one", [1024])
+        attention.run(out, "one")
+    attention.run(out, "one")
     assert asked[2:] == [(64, 1024, False), (64, 1024, False), (64, 1024, True)]
     (run,) = read_json(out)["runs"]
     assert len(run["rows"]) == 5 and run["commit"] == "one"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import shlex
 import sys
@@ -37,11 +39,15 @@ def test_every_case_is_asked_for_once(tmp_path):
     """By the commands themselves, as the command line reads them."""
     plan, found = everything.jobs(tmp_path, 2, new()), []
     for job in plan:
-        words = job.arguments
-        if words[:3] == ["-m", "softmax_bench", "run"]:
-            options = __main__._parser().parse_args(words[2:])
+        words = job.arguments[job.arguments.index("softmax_bench") + 1 :]
+        options = __main__._parser().parse_args(words)
+        assert Path(options.out).stem == job.name and options.commit == ABOUT["commit"]
+        if words[0] == "run":
             found += __main__._selected(options)
-            assert options.out == str(tmp_path / f"{job.name}.json") and options.seed == 5
+            assert Path(options.out).parent == tmp_path and options.seed == 5
+        elif words[0] in __main__.SUITES:
+            suite = importlib.import_module(f"softmax_bench.{__main__.SUITES[words[0]]}")
+            assert {*inspect.signature(suite.run).parameters} <= {*vars(options)}
     every = cases.select(seed=5)
     assert sorted(case.id for case in found) == sorted(case.id for case in every)
     assert {who for case in found for who in case.providers} > {CHOOSER, *LIBRARIES}
@@ -49,7 +55,9 @@ def test_every_case_is_asked_for_once(tmp_path):
     others = {job.name for job in plan if "--cases" not in job.arguments}
     assert others == {"ranks", "attention", "training", "invariant", "profile"}
     assert plan[0].name == "lengths-1" and plan[-1].name == "profile"
-    assert all(job.name != "ranks" for job in everything.jobs(tmp_path, 1, new()))
+    assert {job.name for job in plan} - {
+        job.name for job in everything.jobs(tmp_path, 1, new(), ["ncu"])
+    } == {"ranks", "profile", *(f"{name}-2" for name in everything.GROUPS)}
 
 
 def test_a_plan_says_how_long_it_takes(tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,10 +183,11 @@ def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
         assert any(tune.ways(problem, [line]) for problem in problems), line
     for problem in problems:
         for choice in tune.ways(problem, lines):
+            how: Any = choice.how
             n_cols = problem.facts.n_cols
             assert room(choice) >= n_cols, choice
             if choice.kernel == "split_rows":
-                assert choice.how.words >= choice.n_chunks and choice.chunk_cols <= choice.how.block
+                assert how.words >= choice.n_chunks and choice.chunk_cols <= how.block
                 assert (choice.n_chunks - 1) * choice.chunk_cols < n_cols, "an empty chunk"
 
 

@@ -103,6 +103,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             **OPTIONS,
             "chunk_size": 2,
             "accum_dtype": None,
+            "loss_dtype": None,
         },  # fmt: skip
     ),
     "log-probabilities": (ours.selective_log_softmax, TOKENS | AS_THEY_COME),

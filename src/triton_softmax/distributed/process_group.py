@@ -64,9 +64,6 @@ class Shard(NamedTuple):
     call: int = 0  # the kind of call, as a number
 
 
-NOTHING = Shard(None, 0, 0)
-
-
 class Proposal(NamedTuple):
     """A call whose line is on its way to the other ranks."""
 
@@ -177,7 +174,7 @@ def tell(group: Any, error: Exception) -> None:
     They raise a ValueError with the words of the error."""
     if isinstance(group, dist.ProcessGroup) and not torch.compiler.is_compiling():
         failed = Call(FAILED, f"{type(error).__name__}: {error}".encode())
-        agreement_of(group).propose(failed, lambda _: NOTHING).settle()
+        agreement_of(group).propose(failed, lambda _: Shard(None, 0, 0)).settle()
 
 
 def propose(
@@ -234,11 +231,6 @@ def propose(
     crc = zlib.crc32(repr(numbers).encode()) if numbers else UNSAID
     words = n_cols, UNSAID if start is None else start, crc, weights
     return agreement.propose(call, partial(_shard, group, total, x, dim), words)
-
-
-def agree(group: Any, name: str, x: Tensor, dim: int, *given: Any, **more: Any) -> Shard:
-    """Return what the ranks agree on; the arguments and errors are those of `propose`."""
-    return propose(group, name, x, dim, *given, **more).settle()
 
 
 def propose_backward(shard: Shard) -> Proposal:

@@ -23,7 +23,7 @@ from ..arguments import PLAIN, autocasts
 from ..linear import linear_cross_entropy
 from ..losses import cross_entropy
 
-READABLE = {each.__get__ for each in (Tensor.shape, Tensor.dtype, Tensor.device)}
+READABLE = {getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device")}
 SAME = {Tensor.contiguous, Tensor.float}
 FLAT = {Tensor.reshape, Tensor.view}
 TIMES = {Tensor.mul, torch.mul}
@@ -43,7 +43,8 @@ class Head:
     """
 
     def __init__(self, head: nn.Linear, handle: Any):
-        self.head, self.handle, self.used, self.read = head, handle, False, None
+        self.head, self.handle, self.used = head, handle, False
+        self.read: str | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.head, name)
@@ -169,7 +170,7 @@ def without_logits(
         handle.say(kind, reason)
         return forward(model, *args, **kwargs)
     call = Head(head, handle)
-    before = vars(model) | {"_modules": model._modules | {names[0]: call}}
+    before = vars(model) | {"_modules": vars(model)["_modules"] | {names[0]: call}}
     twin = object.__new__(type(model))
     twin.__dict__ = before.copy()
     _thread.inside = True
@@ -212,6 +213,7 @@ def _finished(output: Any, call: Head) -> Any:
     if isinstance(output, tuple):  # transformers leaves out what is None
         finished = [(each, finish(each)) for each in output]
         return tuple(now for each, now in finished if now is not None or each is None)
-    if not dataclasses.is_dataclass(output):
-        return output
-    return dataclasses.replace(output, **{name: finish(each) for name, each in output.items()})
+    if hasattr(output, "__dataclass_fields__"):
+        names = [each.name for each in dataclasses.fields(output)]
+        return dataclasses.replace(output, **{name: finish(vars(output)[name]) for name in names})
+    return output

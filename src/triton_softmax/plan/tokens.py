@@ -52,16 +52,19 @@ def run_tokens(
     the rows, `picked` is what each knows of modified logits; their sum is returned last. `key` is
     that of the plan, if the caller has made one of what it was given and the options.
     """
-    of_rows = token, mask, scale
-    n_known = 0 if picked is None else picked.numel()
-    options = before, softcap, entropy, invariant, part, n_known
-    plan, tensors = plan_of_tokens(x, of_rows, *options, key=key)
+    tensors, inputs = (), (x, token, mask, scale)
+    for each in inputs:
+        tensors += () if each is None else (each,)
+    plan = plans.get(key)
+    if plan is None:
+        n_known = 0 if picked is None else picked.numel()
+        options = before, softcap, entropy, invariant, part, n_known
+        plan = plan_of_tokens(inputs, *options, key=key)
     return plan(*tensors, number=factor, **({} if picked is None else {"known": picked}))
 
 
 def plan_of_tokens(
-    x: Tensor,
-    of_rows: tuple[Tensor | None, Tensor | None, Tensor | None],
+    inputs: tuple[Tensor | None, ...],
     before: float,
     softcap: float | None,
     entropy: bool,
@@ -69,21 +72,18 @@ def plan_of_tokens(
     part: Part | None = None,
     n_known: int = 0,
     key: tuple[Any, ...] | None = None,
-) -> tuple[Any, tuple[Tensor, ...]]:
-    """Return the plan of `run_tokens`, cached, and the tensors that it takes; `of_rows` are token,
-    mask and scale."""
+) -> Any:
+    """Return the plan of `run_tokens`, cached, for logits, token, mask and scale. It takes those
+    that are not None."""
     if key is None:
-        head = run_tokens, before, softcap, entropy, invariant, part, n_known
-        key = key_of(head, (x, *of_rows))
-    tensors = (x,)
-    for each in of_rows:
-        tensors += () if each is None else (each,)
+        key = key_of((run_tokens, before, softcap, entropy, invariant, part, n_known), inputs)
     plan = plans.get(key)
     if plan is None:
-        there = [each is not None for each in of_rows]
+        there = [each is not None for each in inputs[1:]]
         has = Given(*there, entropy, before, softcap or 0.0)
+        tensors = tuple([each for each in inputs if each is not None])
         plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
-    return plan, tensors
+    return plan
 
 
 def gradient_of_tokens(

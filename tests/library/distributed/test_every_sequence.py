@@ -189,7 +189,7 @@ def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]
         name, _ = calls[group.rank()]
         proposal = process_group.propose(group, name, rows[group.rank()], 1)
         shard, words = proposal.meanwhile(lambda shard: torch.full((shard.widest,), shard.total))
-        received, work = process_group.send((words,), shard)
+        received, work = process_group.send(words, shard.group)
         received = process_group.received(received, work)
         assert (received == shard.total).all()
         return shard.start, shard.total, shard.widest, shard.parts, shard.call
@@ -294,9 +294,9 @@ def test_a_call_that_is_given_up_leaves_no_line_behind():
         raise MemoryError
 
     def of_rank(group: Group) -> int:
-        process_group.agree(group, "softmax", x, 1)
+        process_group.propose(group, "softmax", x, 1).settle()
         with pytest.raises(MemoryError):
             process_group.propose(group, "softmax", x, 1).meanwhile(fails)
-        return process_group.agree(group, "log_softmax", x, 1).total
+        return process_group.propose(group, "log_softmax", x, 1).settle().total
 
     assert together(groups, of_rank) == [4, 4]
