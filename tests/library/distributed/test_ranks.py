@@ -283,7 +283,7 @@ def test_without_other_ranks():
 def test_nobody_waits_for_ever(ranks):
     """The last test of the file, since these groups are of no use afterwards."""
     with pytest.raises(Failed) as failed:
-        ranks.ask("dies", world=2)
+        ranks.ask("dies", 5, world=2)
     ranks.broken = True
     assert str(failed.value).startswith("rank 1: EOFError")
     assert "rank 0" not in str(failed.value)
