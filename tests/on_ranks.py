@@ -987,11 +987,19 @@ def compiled(group, name: str, placements: Any = None) -> None:
     if name == "cross_entropy":
         weight = part(drawn((9,), torch.float32, seed=4).abs(), group)
         more |= {"target": target, "vocab_start": start, "vocab_size": 9, "weight": weight}
+    if name == "token_logprobs":
+        index = target.clamp(min=0)
+        more |= {"index": index, "vocab_start": start, "vocab_size": 9, "temperature": 0.7}
+    if name == "modified":
+        where = drawn((5, 9), seed=2) > -2
+        where[3] = False
+        more |= {"scale": 0.7, "bias": part(drawn((5, 9), torch.float32, seed=3), group)}
+        more |= {"where": part(where, group), "safe": True}
     if placements is not None:
         more = {"target": target} if name == "cross_entropy" else {}
 
     def call(x):
-        return getattr(triton_softmax, name)(x, **more)
+        return getattr(triton_softmax, "softmax" if name == "modified" else name)(x, **more)
 
     def given() -> torch.Tensor:
         if placements is None:
@@ -1007,9 +1015,9 @@ def compiled(group, name: str, placements: Any = None) -> None:
 
     one, other = given(), given()
     expected = call(one)
-    expected.sum().backward()
+    expected.square().sum().backward()
     found = torch.compile(call, backend=backend, fullgraph=True)(other)
-    found.sum().backward()
+    found.square().sum().backward()
     # Rows that are whole are sent nowhere; but a mean is over all rows.
     cut = placements is None or placements == [Shard(1)]
     cut |= name == "cross_entropy" and placements == [Shard(0)]

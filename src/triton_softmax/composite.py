@@ -272,17 +272,12 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
 
 
 def distribution_of(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    options: LossOptions,
-    n_classes: int | None = None,
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions
 ) -> Tensor:
-    """Return probability targets as a distribution q: smoothed, and weighted by class. `n_classes`
-    is the number of all classes, if x has some of them."""
+    """Return probability targets as a distribution q: smoothed, and weighted by class."""
     dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
     if epsilon > 0.0:
-        target = target.to(dtype) * (1.0 - epsilon) + epsilon / (n_classes or x.shape[dim])
+        target = target.to(dtype) * (1.0 - epsilon) + epsilon / x.shape[dim]
     return target if weight is None else target * along(weight.to(dtype), dim, x.dim())
 
 

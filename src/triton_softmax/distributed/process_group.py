@@ -6,7 +6,7 @@ with a line of fixed size, from which every rank reads what all ranks call and h
 of them has. What is sent afterwards follows from these lines alone, and so is the same on all.
 
 Lines travel from processor to processor: they never wait for a GPU that is busy with earlier calls.
-One takes about as long as a launch, so the caller can launch meanwhile, see `propose`.
+One takes about as long as a launch, so a call launches meanwhile (`Proposal.run`).
 
 Only public names of `torch.distributed` are used; `torch.compile` replaces its collectives by
 functional ones.
@@ -70,17 +70,38 @@ class Proposal(NamedTuple):
     guess: Shard | None  # what the last call like this one came to; None if there was none
     settle: Callable[[], Shard]  # waits for all lines and returns what they say, or raises
 
-    def meanwhile(self, launch: Callable[[Shard], T]) -> tuple[Shard, T]:
-        """Return what the ranks agree on, and what `launch` returns for it.
+    def run(self, call: Callable[[Shard], T]) -> T:
+        """Return what a call returns for what the ranks agree on.
 
-        `launch` gets the guess while the lines travel, and runs again if they say otherwise. So it
-        must send nothing, and write only to memory of its own.
+        It runs by the guess while the lines travel. Its first message waits for them (`send`); if
+        they say otherwise, it has sent nothing, and runs again.
         """
-        launched = None if self.guess is None else launch(self.guess)
-        shard = self.settle()
-        if self.guess is None or shard != self.guess:
-            launched = launch(shard)
-        return shard, launched  # pyright: ignore[reportReturnType]
+        guess = self.guess
+        if torch.compiler.is_compiling() or guess is None or guess.group is None:
+            return call(self.settle())
+        agreement = agreements[guess.group]
+        agreement.unsettled = self
+        try:
+            result = call(guess)
+            if agreement.unsettled is None:
+                return result
+            shard = self.settle()  # it has sent nothing
+        except WrongGuess as wrong:
+            shard, guess = wrong.shard, None
+        except Exception:  # which may be due to the guess
+            if agreement.unsettled is None or (shard := self.settle()) == guess:
+                raise
+        finally:
+            agreement.unsettled = None
+        return result if shard == guess else call(shard)  # pyright: ignore
+
+
+class WrongGuess(Exception):
+    """The lines of all ranks say something else than the guess by which a call has run."""
+
+    def __init__(self, shard: Shard):
+        super().__init__()
+        self.shard = shard
 
 
 @dataclass(slots=True)
@@ -102,6 +123,7 @@ class Agreement:
         self.group, self.calls = group, Memo()
         self.channel: Any = group
         self.work: Any = None
+        self.unsettled: Proposal | None = None  # of a call that runs by a guess
         device = torch.device("cpu")
         if "cpu:" not in dist.get_backend_config(group):
             if dist.is_gloo_available():
@@ -192,13 +214,9 @@ def propose(
 ) -> Proposal:
     """Begin to compare what the ranks call, and to find out where this rank's part lies.
 
-    Launch what needs no other rank while the lines travel, then send what it has found:
-
-        shard, published = propose(group, "softmax", x, 1).meanwhile(publish)
-        words = exchange(published)
-
-    The launch is for the shard of the last call like this one. A wrong guess costs that launch and
-    nothing else, since what is sent follows from the lines alone.
+    What needs no other rank can run while the lines travel: `propose(…).run(call)` runs `call` for
+    the shard of the last call like this one, and its first message waits for the lines. A wrong
+    guess costs what has run by then, and nothing else, since what is sent follows from the lines.
 
     This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
     columns. Parts may have any size in each call. The caller says where the part lies, by `start`
@@ -339,10 +357,18 @@ def blocks_of(n_rows: int, row_bytes: int) -> tuple[tuple[int, int], ...]:
 
 
 def send(message: Tensor, group: Any) -> tuple[Tensor, Any]:
-    """Send a message, a vector, to all ranks of a group. Return the messages of all ranks, a line
-    for each, and what to wait for before they are read; None if they are there."""
+    """Send a message, a vector, to all ranks of a group, once they have agreed. Return the messages
+    of all ranks, a line for each, and what to wait for before they are read; None if they are
+    there."""
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
+    if not torch.compiler.is_compiling() and group in agreements:
+        agreement = agreements[group]
+        proposal, agreement.unsettled = agreement.unsettled, None
+        if proposal is not None:
+            shard = proposal.settle()
+            if shard != proposal.guess:
+                raise WrongGuess(shard)
     lines = message.new_empty(group.size(), len(message))
     if torch.compiler.is_compiling():
         # Functional collectives take the place of this one, which have no handle to wait for.

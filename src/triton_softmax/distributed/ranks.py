@@ -19,7 +19,7 @@ from ..config import splitting
 from ..operations.operation import Operation
 from ..plan import layout
 from ..plan.modified import plan_of_part
-from .process_group import Shard, agree_backward, received, send
+from .process_group import Shard, agree_backward, propose_backward, received, send
 
 
 def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
@@ -101,8 +101,10 @@ class _Normalized(Function):
         (y,) = ctx.saved_tensors
         vjp, dtype, where = ctx.arguments
         (dy,) = modes.in_memory(incoming_gradient=dy)
-        agree_backward(where[0])
-        dx = over_ranks(vjp.operation, (y, rows_of(dy, 1)), dtype, *where)
+        inputs = y, rows_of(dy, 1)
+        dx = propose_backward(where[0]).run(
+            lambda _: over_ranks(vjp.operation, inputs, dtype, *where)
+        )
         return dx, *(None,) * 5
 
 
@@ -119,9 +121,8 @@ def normalize(
         for name in ("scale", "bias", "where"):
             if isinstance(t := given[name], Tensor):
                 size = 1 if name == "scale" else x.shape[dim]
-                given[name] = layout.rows_along(
-                    t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim
-                )
+                t = layout.rows_along(t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim)
+                given[name] = t if t.stride(1) <= 1 else t.contiguous()
         some = Modifiers(**given)
         options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part, None)
         y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]

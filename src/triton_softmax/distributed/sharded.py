@@ -85,22 +85,37 @@ def normalize(
     except Exception as error:
         tell(group, error)
         raise
-    shard = propose(
-        group, name, x, dim, options, numbers=numbers, where=False, whole=invariant
-    ).settle()
-    part = part_of(shard, x, dim, invariant)
-    if part is not None:
-        op = operators.log_softmax if name == "log_softmax" else operators.softmax
-        dtype = dtype or x.dtype
-        return ranks.normalize(op, x, dim, dtype, given, shard, part, invariant).view(shape)
-    more = {} if given is None else given._asdict()
-    for cut in ("bias", "where"):
-        t = more.get(cut)
-        if t is not None:  # one that is broadcast may have other sizes on other ranks
-            of_all = whole((t.to(torch.uint8) if cut == "where" else t).expand(x.shape), dim, shard)
-            more[cut] = of_all != 0 if cut == "where" else of_all
-    y = function(whole(x, dim, shard), dim, dtype, batch_invariant=invariant, **more)
-    return part_of_result(y, dim, x.shape[dim], shard).view(shape)
+
+    def call(shard: Shard) -> Tensor:
+        part = part_of(shard, x, dim, invariant)
+        if part is not None:
+            op = operators.log_softmax if name == "log_softmax" else operators.softmax
+            of_result = dtype or x.dtype
+            if given is None or not torch.compiler.is_compiling():
+                return ranks.normalize(op, x, dim, of_result, given, shard, part, invariant).view(
+                    shape
+                )
+            # A compiler fuses PyTorch's operators.
+            z = composite.modified_elements(x.to(of_result), given)
+            z = z if given.where is None else z.masked_fill(~given.where, -torch.inf)
+            y = ranks.normalize(op, z, dim, z.dtype, None, shard, part, invariant)
+            if given.safe:
+                y = y.masked_fill(z == -torch.inf, -torch.inf if name == "log_softmax" else 0.0)
+            return y.to(of_result).view(shape)
+        more = {} if given is None else given._asdict()
+        for cut in ("bias", "where"):
+            t = more.get(cut)
+            if t is not None:  # one that is broadcast may have other sizes on other ranks
+                of_all = whole(
+                    (t.to(torch.uint8) if cut == "where" else t).expand(x.shape), dim, shard
+                )
+                more[cut] = of_all != 0 if cut == "where" else of_all
+        y = function(whole(x, dim, shard), dim, dtype, batch_invariant=invariant, **more)
+        return part_of_result(y, dim, x.shape[dim], shard).view(shape)
+
+    return propose(group, name, x, dim, options, numbers=numbers, where=False, whole=invariant).run(
+        call
+    )
 
 
 def _options_of(
@@ -133,14 +148,17 @@ def logsumexp(
     except Exception as error:
         tell(group, error)
         raise
+
+    def call(shard: Shard) -> Tensor:
+        part, kept = part_of(shard, x, dim, invariant), keepdim and bool(shape)
+        if part is None:
+            lse = function(whole(x, dim, shard), dim, kept, batch_invariant=invariant)
+            return lse if shape else lse.view(())
+        lse = ranks.logsumexp(x, dim, shard, part, invariant).view(shape[:dim] + shape[dim + 1 :])
+        return lse.unsqueeze(dim) if kept else lse
+
     options = ("batch-invariant",) if invariant else ()
-    shard = propose(group, "logsumexp", x, dim, options, where=False, whole=invariant).settle()
-    part, keepdim = part_of(shard, x, dim, invariant), keepdim and bool(shape)
-    if part is None:
-        lse = function(whole(x, dim, shard), dim, keepdim, batch_invariant=invariant)
-        return lse if shape else lse.view(())
-    lse = ranks.logsumexp(x, dim, shard, part, invariant).view(shape[:dim] + shape[dim + 1 :])
-    return lse.unsqueeze(dim) if keepdim else lse
+    return propose(group, "logsumexp", x, dim, options, where=False, whole=invariant).run(call)
 
 
 # --- losses
@@ -269,12 +287,25 @@ def cross_entropy(
     except Exception as error:
         tell(group, error)
         raise
-    shard = propose(
+    proposal = propose(
         group, "cross_entropy", x, dim, more, start, total, numbers, weights,
         whole=options.invariant,
-    ).settle()  # fmt: skip
-    shard = shard if over_rows is None else shard._replace(over_rows=over_rows)
+    )  # fmt: skip
+    call = partial(_loss, functions, x, target, weight, dim, options, in_place, differentiated)
+    if over_rows:  # whose messages are not those of the group
+        return call(proposal.settle()._replace(over_rows=over_rows))
+    return proposal.run(call)
+
+
+def _loss(
+    functions: tuple[Callable[..., Any], Callable[..., Any]], x: Tensor, target: Tensor,
+    weight: Tensor | None, dim: int, options: LossOptions, in_place: bool, differentiated: bool,
+    shard: Shard,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return (loss, log-sum-exps) of a checked call."""
     reduced = options.reduction != "none"
+    given = target.is_floating_point() and target.shape == x.shape
+    traced = torch.compiler.is_compiling()
     if target.device.type == "cpu" and not (given or traced):
         try:
             arguments.check_classes(target, shard.total, options.ignore_index)
@@ -371,12 +402,13 @@ def token_logprobs(
     except Exception as error:
         tell(group, error)
         raise
-    shard = propose(
+
+    def call(shard: Shard) -> tuple[Tensor, Tensor]:
+        part = part_of(shard, x, dim, invariant)
+        logits = whole(x, dim, shard) if part is None else x
+        options = entropy, in_place, invariant, temperature, *scaling
+        return functions[1](logits, index, *options, part=part)
+
+    return propose(
         group, "token_logprobs", x, dim, more, start, total, numbers, whole=invariant
-    ).settle()
-    if index.device.type == "cpu" and not traced:
-        arguments.check_classes(index, shard.total)
-    part = part_of(shard, x, dim, invariant)
-    x = whole(x, dim, shard) if part is None else x
-    options = entropy, in_place, invariant, temperature, *scaling
-    return functions[1](x, index, *options, part=part)
+    ).run(call)

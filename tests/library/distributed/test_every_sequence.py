@@ -187,12 +187,14 @@ def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]
 
     def of_rank(group: Group) -> Any:
         name, _ = calls[group.rank()]
-        proposal = process_group.propose(group, name, rows[group.rank()], 1)
-        shard, words = proposal.meanwhile(lambda shard: torch.full((shard.widest,), shard.total))
-        received, work = process_group.send(words, shard.group)
-        received = process_group.received(received, work)
-        assert (received == shard.total).all()
-        return shard.start, shard.total, shard.widest, shard.parts, shard.call
+
+        def call(shard: process_group.Shard) -> tuple[Any, ...]:
+            words = torch.full((shard.widest,), shard.total)
+            received = process_group.received(*process_group.send(words, group))
+            assert (received == shard.total).all()
+            return shard.start, shard.total, shard.widest, shard.parts, shard.call
+
+        return process_group.propose(group, name, rows[group.rank()], 1).run(call)
 
     return together(groups, of_rank)
 
@@ -260,30 +262,35 @@ def test_what_is_remembered_is_of_one_call():
     assert readers and all(len(calls) == 1 for calls in readers.values())
 
 
-def test_a_wrong_guess_is_launched_for_again():
-    """And only a wrong one."""
-    groups, launched = groups_of(2), {}
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_call_runs_again_if_its_guess_was_wrong(sends, fails):
+    """It has sent nothing by then; an error that a wrong guess has led to is none."""
+    groups, began = groups_of(2), {}
 
-    def of_rank(group: Group, sizes: tuple[int, int]) -> None:
-        found = launched[group.rank()] = []
-
-        def launch(shard: process_group.Shard) -> int:
-            found.append(shard.total)
+    def of_rank(group: Group, sizes: tuple[int, int]) -> int:
+        def call(shard: process_group.Shard) -> int:
+            began[group.rank()][shard.total] = True
+            if fails and shard.total != sum(sizes):
+                raise IndexError
+            if sends:
+                words = torch.full((shard.widest,), shard.total)
+                received = process_group.received(*process_group.send(words, group))
+                assert (received == shard.total).all()
             return shard.total
 
         x = torch.empty(ROWS, sizes[group.rank()])
-        shard, total = process_group.propose(group, "softmax", x, 1).meanwhile(launch)
-        assert total == shard.total == sum(sizes)
+        return process_group.propose(group, "softmax", x, 1).run(call)
 
     for sizes, expected in (
-        ((2, 3), {0: [5], 1: [5]}),
-        ((2, 3), {0: [5], 1: [5]}),
-        ((2, 1), {0: [5, 3], 1: [3]}),
-        ((2, 1), {0: [3], 1: [3]}),
-        ((2, 3), {0: [3, 5], 1: [5]}),
+        ((2, 3), ([5], [5])),
+        ((2, 3), ([5], [5])),
+        ((2, 1), ([5, 3], [3])),
+        ((2, 3), ([3, 5], [5])),
     ):
+        began.update({0: {}, 1: {}})  # a call that meets others begins again
         found = together(groups, lambda group, sizes=sizes: of_rank(group, sizes))
-        assert found == [None, None] and launched == expected
+        assert found == [sum(sizes)] * 2 and (*map(list, began.values()),) == expected
 
 
 def test_a_call_that_is_given_up_leaves_no_line_behind():
@@ -296,7 +303,7 @@ def test_a_call_that_is_given_up_leaves_no_line_behind():
     def of_rank(group: Group) -> int:
         process_group.propose(group, "softmax", x, 1).settle()
         with pytest.raises(MemoryError):
-            process_group.propose(group, "softmax", x, 1).meanwhile(fails)
+            process_group.propose(group, "softmax", x, 1).run(fails)
         return process_group.propose(group, "log_softmax", x, 1).settle().total
 
     assert together(groups, of_rank) == [4, 4]

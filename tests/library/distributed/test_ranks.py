@@ -68,7 +68,7 @@ def test_long_rows_are_summarised_in_chunks(ranks):
 
 
 @pytest.mark.parametrize(
-    "name, most", [("softmax", 22), ("cross_entropy", 26), ("token_logprobs", 27)]
+    "name, most", [("softmax", 22), ("cross_entropy", 28), ("token_logprobs", 28)]
 )
 def test_later_calls_enter_few_functions_of_few_files(ranks, name, most):
     ranks.ask("enters_few_functions", name, most, 10, world=2)
@@ -262,6 +262,7 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
 @pytest.mark.parametrize(
     "name, places",
     [(name, each) for name in FUNCTIONS[:4] for each in (None, Shard(1))]
+    + [("token_logprobs", None), ("modified", None)]
     + [("softmax", Replicate()), ("logsumexp", Shard(0)), ("cross_entropy", Shard(0))],
     ids=str,
 )
