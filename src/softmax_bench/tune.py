@@ -165,21 +165,16 @@ MOST_POLLS = 8
 
 def ways(problem: Problem, lines: list[str]) -> list[Choice]:
     """The choices that lines of `slow.txt` name, where they are possible, each once."""
-    found: list[Choice] = []
+    split = split_columns if isinstance(problem.facts, Columns) else split_rows
+    found: list[Choice | None] = []
     for line in lines:
-        words = line.split()
-        if words == ["tiles"]:
+        if line == "tiles":
             whole = [each for each in problem.possible() if each.n_chunks == 1]
             found += whole[:MOST_TILES]
-            continue
-        even, numbers = words[0] == "even", tuple(map(int, words[words[0] == "even" :]))
-        split = split_columns if isinstance(problem.facts, Columns) else split_rows
-        choice = split(problem, *numbers)
-        if even and choice is not None:
-            choice = evened(problem, choice)
-        if choice is not None and getattr(choice.how, "polls", 0) <= MOST_POLLS:
-            found.append(choice)
-    return list(dict.fromkeys(found))
+        else:
+            found.append(split(problem, *map(int, line.split())))
+    few = [each for each in found if each and getattr(each.how, "polls", 0) <= MOST_POLLS]
+    return list(dict.fromkeys(few))
 
 
 def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice | None:
@@ -207,26 +202,6 @@ def split_rows(problem: Problem, *numbers: int) -> Choice | None:
     if not at_once or taken.block >= 2 * rows.n_cols:
         return None
     return splitting.split_as(taken, rows, traits, device)
-
-
-def evened(problem: Problem, choice: Choice) -> Choice | None:
-    """Rows in up to half as many chunks more, so that the last turn of the programs that run at
-    once is a full one; None if they are best as they are."""
-    rows: Any = problem.facts
-    at_once = problem.device.resident_programs(choice.max_registers or 255, choice.num_warps)
-
-    def turns(chunks: int) -> float:  # in work of a whole row
-        return ceil_div(rows.n_rows * chunks, at_once) / chunks
-
-    most = min(at_once, choice.n_chunks + choice.n_chunks // 2)
-    chunks = min(range(choice.n_chunks, most + 1), key=turns)
-    if turns(chunks) > 0.97 * turns(choice.n_chunks):
-        return None
-    cols = ceil_div(ceil_div(rows.n_cols, chunks), rows.vector) * rows.vector
-    words, polls = splitting.lanes_and_polls(chunks, choice.num_warps)
-    how: Any = choice.how
-    how = how._replace(words=words, polls=polls)
-    return choice._replace(how=how, n_chunks=chunks, chunk_cols=cols)
 
 
 def encoded(choice: Choice) -> list:

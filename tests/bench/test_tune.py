@@ -191,19 +191,6 @@ def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
                 assert (choice.n_chunks - 1) * choice.chunk_cols < n_cols, "an empty chunk"
 
 
-def test_even_chunks_fill_the_last_turn():
-    """Of 8 rows of a million columns, backward: 2.46 turns of work take three."""
-    problem = tune.problem_of(tune.named("softmax/backward/float32/8x1000000"), H200)
-    (plain,) = tune.ways(problem, ["8192 168 4 0 0 0"])
-    (even,) = tune.ways(problem, ["even 8192 168 4 0 0 0"])
-    at_once = H200.resident_programs(168, 4)
-    assert (plain.n_chunks, at_once) == (123, 396)
-    turns = -(-8 * even.n_chunks // at_once)
-    assert turns == 3 and 8 * even.n_chunks > 2.95 * at_once
-    assert even.n_chunks * even.chunk_cols >= 1_000_000 > (even.n_chunks - 1) * even.chunk_cols
-    assert tune.ways(problem, ["8192 168 4 0 0 0", "even 8192 168 4 0 0 0"]) == [plain, even]
-
-
 def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
     plain, other = (
         tune.problem_of(tune.named(f"softmax/forward/bfloat16/2048x16384{more}"), H200)

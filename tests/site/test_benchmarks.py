@@ -743,6 +743,19 @@ def attention_data():
     return {"runs": [{"rows": []}, {**run, "commit": "0123456789abcdef", "rows": rows}]}
 
 
+def test_a_rung_that_takes_longer_than_the_one_before_is_counted():
+    times = {(64, False, 1024): (2.0, 1.0), (64, True, 1024): (1.0, 2.0), (128, True, 1024): (3, 2)}
+    found = {
+        shape: {"diagonal": {"p50": before}, "descriptors": {"p50": after}}
+        for shape, (before, after) in times.items()
+    }
+    counts = attention.overtaken(found)
+    assert counts["descriptors"] == {"count": 1, "of": 3}
+    assert counts["descriptors_64"] == {"count": 1, "of": 2}
+    assert counts["descriptors_128"] == {"count": 0, "of": 1}
+    assert counts["diagonal"] == counts["attention"] == {"count": 0, "of": 0}
+
+
 def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     without = attention.fragments(tmp_path)
     assert {each.text for each in without.values()} == {"Not measured yet.\n"}

@@ -20,7 +20,7 @@ PLANTED = [
     ("kernels/naive.md", "move four times that", "move five times that"),
     ("kernels/backward.md", "$5MN$ move", "$6MN$ move"),
     ("kernels/single-block.md", "at most 64 registers", "at most 128 registers"),
-    ("kernels/several-gpus.md", "send 4 to 20 bytes", "send 4 to 40 bytes"),
+    ("kernels/several-gpus.md", "take 64 bytes a row", "take 16 bytes a row"),
     ("reference/glossary.md", "32 banks", "64 banks"),
     ("practice/mistakes.md", "27 programs", "26 programs"),
     ("practice/mistakes.md", "27 mistakes", "26 mistakes"),
