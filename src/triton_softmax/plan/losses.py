@@ -211,10 +211,13 @@ class LossPlan:
     def _lay_out(self, main: Any, x: Tensor, n: int) -> None:
         """Keep the plan of the operation, and lay out the memory that the kernels share: five
         scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
-        have parts, words come first: a message is these and the first scalars, target logits."""
+        have parts, words come first: a message is these and the first scalars, target logits. Where
+        scalars would not be aligned behind the words, calls go on with tensors."""
         ranks, size = isinstance(main, RankPlan), self.accumulator.itemsize
         dtype = main.dtype if ranks else x.dtype
         first = main.n_words * dtype.itemsize if ranks else 0
+        if first % 16:  # kernels are compiled for scalars that begin where an access may
+            return
         starts = [first + k * n * size for k in range(7)]
         self.scalar_offsets = starts[6], *starts[: self.op.numbers - 1]
         self.discarded_lse_offset = starts[5]
