@@ -162,8 +162,7 @@ def token_logprobs(
             if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
                 raise NotImplementedError("the gradient of a temperature is not summed over ranks")
             if row_mask is not None:
-                arguments.check_index(logits, index)
-                arguments.check_row_mask(logits, index, row_mask)
+                arguments.check_index(logits, index, row_mask)
                 kept, logits, index = _without_masked(logits, index, row_mask)
         except Exception as error:
             distributed.tell(group, error)
@@ -272,9 +271,7 @@ def _of_tokens(
     if plain:
         key = key_of((token_logprobs, before, softcap, entropy, batch_invariant, part), inputs)
     if key is None or key not in plans:
-        arguments.check_index(logits, index)
-        if row_mask is not None:
-            arguments.check_row_mask(logits, index, row_mask)
+        arguments.check_index(logits, index, row_mask)
         arguments.check_temperature(temperature, logits)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
@@ -286,7 +283,9 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    composed = on_cpu or empty or (not plain and _needs_composite(logits))
+    composed = on_cpu or empty
+    if not (composed or plain):
+        composed = modes.by_composite() or type(logits).__name__ == "DTensor"
     if composed and part is None:
         plan = Fallback(_composed)
         if key is not None:
@@ -319,11 +318,6 @@ def _of_tokens(
         apply = _differentiable if plain else _Tokens.apply
         return apply(logits, of_row, index, row_mask, in_place, *options)[:2]
     return _forward(logits, of_row, index, row_mask, *options)[:2]
-
-
-def _needs_composite(logits: Tensor) -> bool:
-    """Return whether PyTorch's operators compute a call that is not plain."""
-    return modes.by_composite() or type(logits).__name__ == "DTensor"
 
 
 def _composed(
