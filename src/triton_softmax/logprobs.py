@@ -327,13 +327,17 @@ def _composed(
     temperature: float | Tensor,
     modifiers: Modifiers,
     entropy: bool,
+    factor: float | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `_of_tokens` by PyTorch's operators."""
+    """Return the results of `_of_tokens` by PyTorch's operators. A factor, if given, is in the
+    place of the temperature."""
     x, kept = logits, None
     if row_mask is not None:
         kept, x, index = _without_masked(logits, index, row_mask)
     x = composite.modified_elements(x, modifiers)
-    if isinstance(temperature, Tensor) or temperature != 1.0:
+    if factor is not None:
+        x = x * factor
+    elif isinstance(temperature, Tensor) or temperature != 1.0:
         x = composite.tempered(x, temperature)
     logprobs, entropies = composite.token_logprobs(x, index, entropy)
     if kept is None:
@@ -479,15 +483,10 @@ def _differentiated(
     leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        z, gradients = x, [g, g_entropy]
-        if row_mask is not None:
-            kept, z, index = _without_masked(x, index, row_mask)
-            gradients = [None if t is None else _zero_unless(kept, t) for t in gradients]
-        z = composite.modified_elements(z, modifiers) * (
-            factor if scale is None else factor * scale.unsqueeze(-1)
-        )
-        results = composite.token_logprobs(z, index, g_entropy is not None)
-        pairs = [(r, v) for r, v in zip(results, gradients, strict=True) if v is not None]
+        of_rows = factor if scale is None else factor * scale.unsqueeze(-1)
+        entropy = g_entropy is not None
+        results = _composed(x, index, row_mask, 1.0, modifiers, entropy, of_rows)
+        pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if v is not None]
         outputs, arrived = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))
     dx = next(found) if x.requires_grad else None
