@@ -150,7 +150,7 @@ def linear_cross_entropy(
     if flat.device.type == "cpu" and (plain or readable(flat)):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    losses = _LinearCrossEntropy.apply if plan.kernels else _recomputed
+    losses: Any = _LinearCrossEntropy.apply if plan.kernels else _recomputed
     loss = reduced(losses(x, linear_weight, linear_bias, plan, *scalars), options, len(x))
     return loss.view(target.shape) if reduction == "none" else loss
 

@@ -244,7 +244,7 @@ def _of_tokens(
     entropy: bool,
     in_place: bool,
     batch_invariant: bool,
-    temperature: float | Tensor = 1.0,
+    temperature: Any = 1.0,
     scale: float = 1.0,
     softcap: float | None = None,
     row_mask: Tensor | None = None,
@@ -287,7 +287,7 @@ def _of_tokens(
     if not (composed or plain):
         composed = modes.by_composite() or type(logits).__name__ == "DTensor"
     if composed and part is None:
-        plan = Fallback(_composed)
+        plan: Any = Fallback(_composed)
         if key is not None:
             plan = plans.get(key) or plans.keep(key, plan)
         return plan(logits, index, row_mask, temperature, Modifiers(scale, softcap), entropy)

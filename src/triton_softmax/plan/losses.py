@@ -205,7 +205,7 @@ class LossPlan:
             self._lay_out(main, x, target.numel())
         return results
 
-    def _lay_out(self, main: Plan, x: Tensor, n: int) -> None:
+    def _lay_out(self, main: Any, x: Tensor, n: int) -> None:
         """Keep the plan of the operation, and lay out the memory that the kernels share: five
         scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
         have parts, words come first: a message is these and the first scalars, target logits."""
