@@ -262,7 +262,7 @@ def _of_tokens(
     last = softcap is None and scale > 0.0
     after, before = (scale, 1.0) if last else (1.0, scale)
     batch_invariant = bool(batch_invariant or arguments.contexts)
-    inputs = logits, index, row_mask, temperature if by_rows else None
+    inputs: Any = logits, index, row_mask, temperature if by_rows else None
     tensors = []
     for each in inputs:
         if each is not None:
@@ -291,9 +291,9 @@ def _of_tokens(
         if key is not None:
             plan = plans.get(key) or plans.keep(key, plan)
         return plan(logits, index, row_mask, temperature, Modifiers(scale, softcap), entropy)
-    of_row: Tensor | None = None
-    factor = 1.0
-    if by_rows:
+    of_row: Any = None
+    factor: Any = 1.0
+    if isinstance(temperature, Tensor):
         wide = temperature.to(arguments.accumulator(logits.dtype))
         of_row = wide.reciprocal() if after == 1.0 else after / wide
         of_row = of_row.squeeze(-1) if of_row.dim() else of_row.expand(logits.shape[:-1])
