@@ -16,8 +16,8 @@ from triton.runtime.interpreter import InterpretedFunction
 from softmax_site.computed.road import frames_of
 from triton_softmax import plan
 from triton_softmax.distributed import sharded
-from triton_softmax.operations import LOSSES, OPERATIONS
-from triton_softmax.operations.operation import Operation
+from triton_softmax.operations import OPERATIONS
+from triton_softmax.operations.operation import NAMED, Operation
 
 
 def forget() -> None:
@@ -35,7 +35,7 @@ def plan_of(
 ) -> plan.AnyPlan:
     """The plan of an operation, or of one that is named, on plain tensors; with its `kernels` and
     `launches`."""
-    op = operation if isinstance(operation, Operation) else (OPERATIONS | LOSSES)[operation]
+    op = operation if isinstance(operation, Operation) else (NAMED | OPERATIONS)[operation]
     invariant = kernel == "batch_invariant"
     return plan.plan_of(op, inputs, dim, dtype, invariant, kernel=None if invariant else kernel)
 

@@ -479,8 +479,10 @@ def check_linear(
     linear_bias: Tensor | None,
     weight: Tensor | None,
     chunk_size: int | None,
-) -> None:
-    """Check the layer and the targets of a `linear_cross_entropy`; see there for the errors."""
+    accum_dtype: torch.dtype | None,
+) -> torch.dtype:
+    """Check the layer and the targets of a `linear_cross_entropy`; see there for the errors. Return
+    the dtype in which its gradients accumulate: by default that of sums."""
     operands = {
         "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias,
         "weight": weight,
@@ -507,38 +509,28 @@ def check_linear(
     check_match(target.shape == input.shape[:-1], "target", target, "an input", input)
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be positive, not {chunk_size}")
-
-
-def check_accum_dtype(dtype: torch.dtype | None, linear_weight: Tensor) -> torch.dtype:
-    """Return the dtype in which gradients of a layer accumulate: by default that of sums. Raise a
-    ValueError if it is neither this nor the weight's."""
     offered = (linear_weight.dtype, accumulator(linear_weight.dtype))
-    if dtype is not None and dtype not in offered:
-        raise ValueError(f"accum_dtype must be one of {offered}, not {dtype}")
-    return offered[1] if dtype is None else dtype
+    if accum_dtype is not None and accum_dtype not in offered:
+        raise ValueError(f"accum_dtype must be one of {offered}, not {accum_dtype}")
+    return offered[1] if accum_dtype is None else accum_dtype
 
 
-def check_index(logits: Tensor, index: Tensor | None) -> None:
-    """Check logits and tokens, if any, except for the tokens' values; see `selective_log_softmax`
-    for the errors."""
+def check_index(logits: Tensor, index: Tensor | None, row_mask: Tensor | None = None) -> None:
+    """Check logits, tokens and a mask of rows, if any, except for the tokens' values; see
+    `token_logprobs` for the errors."""
     check_input(logits)
-    check_operands(logits, index=index)
+    check_operands(logits, index=index, row_mask=row_mask)
     if logits.dim() == 0:
         raise ValueError("logits need a dimension of classes")
-    if index is None:
-        return
-    if index.dtype not in CLASS_DTYPES:
-        raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
-    fits = logits.shape[:-1] in (index.shape, index.shape[:-1])
-    check_match(fits, "index", index, "logits", logits)
-
-
-def check_row_mask(logits: Tensor, index: Tensor | None, row_mask: Any) -> None:
-    """Check a mask of rows; see `token_logprobs` for the errors."""
-    check_operands(logits, index=index, row_mask=row_mask)
-    if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
-        raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
-    check_match(row_mask.shape == logits.shape[:-1], "row_mask", row_mask, "logits", logits)
+    if index is not None:
+        if index.dtype not in CLASS_DTYPES:
+            raise TypeError(f"index must hold int64 or int32, not {index.dtype}")
+        fits = logits.shape[:-1] in (index.shape, index.shape[:-1])
+        check_match(fits, "index", index, "logits", logits)
+    if row_mask is not None:
+        if row_mask.dtype not in (torch.bool, *CLASS_DTYPES):
+            raise TypeError(f"row_mask must hold bool, int32 or int64, not {row_mask.dtype}")
+        check_match(row_mask.shape == logits.shape[:-1], "row_mask", row_mask, "logits", logits)
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> Any:

@@ -9,14 +9,13 @@ A dimension counts from the front. 16-bit elements are upcast to float32.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .arguments import LossOptions, Modifiers, accumulator, is_empty
-from .operations.cross_entropy import CROSS_ENTROPY_SMOOTHED, DISTRIBUTION
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
@@ -27,40 +26,13 @@ def upcast(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
-def exponentials(x: Tensor, m: Tensor) -> Tensor:
-    """Return exp(x − m), and 0 where both are −inf."""
-    return (x - m.masked_fill(m == -torch.inf, 0.0)).exp()
-
-
-def weighted(e: Tensor, distance: Tensor) -> Tensor:
-    """Return e · distance, and 0 where e is 0, whatever the distance."""
-    return e * distance.masked_fill(e == 0.0, 0.0)
-
-
-TERMS_OF: dict[str, Callable[..., tuple[Tensor, ...]]] = {
-    SOFTMAX.name: lambda e, t, x: (e,),
-    LOGSUMEXP.name: lambda e, t, x: (e,),
-    CROSS_ENTROPY_SMOOTHED.name: lambda e, t, x: (e, x),
-    DISTRIBUTION.name: lambda e, t, x, q: (e, q, q * t),
-    SOFTMAX_VJP.name: lambda y, dy: (y * dy,),
-    LOG_SOFTMAX_VJP.name: lambda y, dy: (dy,),
-}
-"""The terms that an operation sums, by its name, from its inputs; if it subtracts a maximum m, from
-e = exp(t) and t = x − m as well. `torch.compile` cannot look up an operation: it would hash the
-jitted functions that are its parts."""
-
-
-def summary(op: Operation, inputs: tuple[Tensor, ...], dim: int) -> tuple[Tensor, ...]:
-    """Return the summary of each row: its maximum, if the operation has one, and its sums."""
-    if not op.shifted:
-        return tuple([each.sum(dim) for each in TERMS_OF[op.name](*inputs)])
-    x = inputs[0]
+def from_maximum(x: Tensor, dim: int, finite: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the maximum m of each row, and x − m; with `finite` relative to the largest number
+    where m is +inf."""
     rows = x.detach()  # the maximum cancels in every result
     m = rows.amax(dim, keepdim=True) if x.shape[dim] else rows.sum(dim, keepdim=True) - torch.inf
-    shift = m.clamp(max=torch.finfo(m.dtype).max) if op is LOGSUMEXP else m
-    t = x - shift.masked_fill(m == -torch.inf, 0.0)
-    terms = TERMS_OF[op.name](t.exp(), t, *inputs)
-    return m.squeeze(dim), *[each.sum(dim) for each in terms]
+    shift = m.clamp(max=torch.finfo(m.dtype).max) if finite else m
+    return m.squeeze(dim), x - shift.masked_fill(m == -torch.inf, 0.0)
 
 
 def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -70,8 +42,8 @@ def logsumexp(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     lse. Here m is detached, since the result does not depend on it. If it is +inf, the terms are
     those of finite elements relative to the largest number: 0.
     """
-    m, d = summary(LOGSUMEXP, (upcast(x) if x.dim() else upcast(x).reshape(1),), dim)
-    return (m + d.log()).to(dtype)
+    m, t = from_maximum(upcast(x) if x.dim() else upcast(x).reshape(1), dim, finite=True)
+    return (m + t.exp().sum(dim).log()).to(dtype)
 
 
 def softmax_vjp(y: Tensor, dy: Tensor, s: Tensor) -> Tensor:
@@ -299,33 +271,20 @@ def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
 
 def row_losses(x: Tensor, scalars: RowScalars, options: LossOptions) -> tuple[Tensor, Tensor]:
     """Return the loss and log-sum-exp of each row of logits."""
-    target, dim, q = scalars.target, options.dim, scalars.distribution
+    (target, r, z, b, c, q), dim = scalars, options.dim
     x = modified_logits(x, target, options._replace(ignore_index=-1))
     x = x.masked_fill((target == -1).unsqueeze(dim), 0.0)
-    if q is None:
-        op = SOFTMAX if scalars.everywhere is None else CROSS_ENTROPY_SMOOTHED
-        m, *sums = summary(op, (x,), dim)
-    else:
-        m, *sums = summary(DISTRIBUTION, (x, q.to(x.dtype)), dim)
-    return losses_of_sums(m, sums, picked(x, target, dim), scalars)
-
-
-def losses_of_sums(
-    m: Tensor, sums: Sequence[Tensor], at_target: Tensor, scalars: RowScalars
-) -> tuple[Tensor, Tensor]:
-    """Return the loss and log-sum-exp of each row from its maximum m, its target logit and its
-    sums: d; also Σ x with label smoothing, or Σ q and Σ q·(x − m) for a distribution q."""
-    target, r, z, b, c, _ = scalars
-    d, *more = sums
-    log_d = d.log()
+    m, t = from_maximum(x, dim)
+    log_d = t.exp().sum(dim).log()
     lse = m + log_d
     # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
-    b, c = (r, r) if b is None or c is None else (b, c)
-    losses = b * ((m - at_target) + log_d)
-    if len(more) == 2:
-        losses = losses.masked_fill(target < 0, 0.0) + c * (more[0] * log_d - more[1])
-    elif more:
-        losses = losses + (r - b) * log_d + ((r - b) * m - c * more[0])
+    losses = (r if b is None else b) * ((m - picked(x, target, dim)) + log_d)
+    if c is not None and q is not None:
+        q = q.to(x.dtype)
+        losses = losses.masked_fill(target < 0, 0.0)
+        losses = losses + c * (q.sum(dim) * log_d - (q * t).sum(dim))
+    elif b is not None and c is not None:
+        losses = losses + (r - b) * log_d + ((r - b) * m - c * x.sum(dim))
     losses = losses + z * lse * lse
     kept = target != -1
     return torch.where(kept, losses, z), lse.masked_fill(~kept, 0.0)
@@ -356,23 +315,19 @@ def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
     return x / temperature
 
 
-def row_statistics(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the maximum m, log d and the entropy of each row; d is the sum of exp(x − m)."""
-    m = x.detach().amax(dim, keepdim=True)  # the maximum cancels in every result
-    t = x - m.masked_fill(m == -torch.inf, 0.0)
-    # eq: entropy-terms
-    e = t.exp()
-    d, a = e.sum(dim), weighted(e, t).sum(dim)
-    # eq: entropy-from-summary
-    return m.squeeze(dim), d.log(), d.log() - a / d
-
-
 def token_logprobs(logits: Tensor, index: Tensor | None, entropy: bool) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of tokens, (…) or (…, K) like the index, and the entropies of
     rows; each is empty unless requested."""
     x = upcast(logits)
     nothing = x.new_empty(0)
-    m, log_d, entropies = row_statistics(x, -1) if x.shape[-1] else (x.sum(-1),) * 3
+    m = log_d = entropies = x.sum(-1)  # 0 without classes
+    if x.shape[-1]:
+        m, t = from_maximum(x, -1)
+        # eq: entropy-terms
+        e = t.exp()
+        d, a = e.sum(-1), (e * t.masked_fill(e == 0.0, 0.0)).sum(-1)
+        # eq: entropy-from-summary
+        log_d, entropies = d.log(), d.log() - a / d
     if index is None:
         return nothing, entropies
     several = index.dim() == x.dim()

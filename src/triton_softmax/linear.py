@@ -123,8 +123,9 @@ def linear_cross_entropy(
     if plan is None:
         if loss_dtype is not None:
             arguments.check_dtype(loss_dtype, "the loss")
-        arguments.check_linear(input, linear_weight, target, linear_bias, weight, chunk_size)
-        accum_dtype = arguments.check_accum_dtype(accum_dtype, linear_weight)
+        accum_dtype = arguments.check_linear(
+            input, linear_weight, target, linear_bias, weight, chunk_size, accum_dtype
+        )
         label_smoothing, z_loss, softcap, scale = numbers
         options = LossOptions(
             1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
@@ -149,7 +150,7 @@ def linear_cross_entropy(
     if flat.device.type == "cpu" and (plain or readable(flat)):
         arguments.check_classes(flat, len(linear_weight), ignore_index)
     scalars = scalars_of_classes(flat, weight, len(linear_weight), accumulator(x.dtype), options)
-    losses = _LinearCrossEntropy.apply if plan.kernels else _recomputed
+    losses: Any = _LinearCrossEntropy.apply if plan.kernels else _recomputed
     loss = reduced(losses(x, linear_weight, linear_bias, plan, *scalars), options, len(x))
     return loss.view(target.shape) if reduction == "none" else loss
 

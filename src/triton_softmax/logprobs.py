@@ -162,8 +162,7 @@ def token_logprobs(
             if group is not None and isinstance(temperature, Tensor) and temperature.requires_grad:
                 raise NotImplementedError("the gradient of a temperature is not summed over ranks")
             if row_mask is not None:
-                arguments.check_index(logits, index)
-                arguments.check_row_mask(logits, index, row_mask)
+                arguments.check_index(logits, index, row_mask)
                 kept, logits, index = _without_masked(logits, index, row_mask)
         except Exception as error:
             distributed.tell(group, error)
@@ -245,7 +244,7 @@ def _of_tokens(
     entropy: bool,
     in_place: bool,
     batch_invariant: bool,
-    temperature: float | Tensor = 1.0,
+    temperature: Any = 1.0,
     scale: float = 1.0,
     softcap: float | None = None,
     row_mask: Tensor | None = None,
@@ -263,7 +262,7 @@ def _of_tokens(
     last = softcap is None and scale > 0.0
     after, before = (scale, 1.0) if last else (1.0, scale)
     batch_invariant = bool(batch_invariant or arguments.contexts)
-    inputs = logits, index, row_mask, temperature if by_rows else None
+    inputs: Any = logits, index, row_mask, temperature if by_rows else None
     tensors = []
     for each in inputs:
         if each is not None:
@@ -272,9 +271,7 @@ def _of_tokens(
     if plain:
         key = key_of((token_logprobs, before, softcap, entropy, batch_invariant, part), inputs)
     if key is None or key not in plans:
-        arguments.check_index(logits, index)
-        if row_mask is not None:
-            arguments.check_row_mask(logits, index, row_mask)
+        arguments.check_index(logits, index, row_mask)
         arguments.check_temperature(temperature, logits)
     # Without classes every index is wrong, and PyTorch's operators would read beside the logits.
     if index is not None and (index.device.type == "cpu" or not logits.shape[-1]):
@@ -286,15 +283,17 @@ def _of_tokens(
             arguments.check_classes(kept, of_all)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
-    composed = on_cpu or empty or (not plain and _needs_composite(logits))
+    composed = on_cpu or empty
+    if not (composed or plain):
+        composed = modes.by_composite() or type(logits).__name__ == "DTensor"
     if composed and part is None:
-        plan = Fallback(_composed)
+        plan: Any = Fallback(_composed)
         if key is not None:
             plan = plans.get(key) or plans.keep(key, plan)
         return plan(logits, index, row_mask, temperature, Modifiers(scale, softcap), entropy)
-    of_row: Tensor | None = None
-    factor = 1.0
-    if by_rows:
+    of_row: Any = None
+    factor: Any = 1.0
+    if isinstance(temperature, Tensor):
         wide = temperature.to(arguments.accumulator(logits.dtype))
         of_row = wide.reciprocal() if after == 1.0 else after / wide
         of_row = of_row.squeeze(-1) if of_row.dim() else of_row.expand(logits.shape[:-1])
@@ -321,11 +320,6 @@ def _of_tokens(
     return _forward(logits, of_row, index, row_mask, *options)[:2]
 
 
-def _needs_composite(logits: Tensor) -> bool:
-    """Return whether PyTorch's operators compute a call that is not plain."""
-    return modes.by_composite() or type(logits).__name__ == "DTensor"
-
-
 def _composed(
     logits: Tensor,
     index: Tensor | None,
@@ -333,13 +327,17 @@ def _composed(
     temperature: float | Tensor,
     modifiers: Modifiers,
     entropy: bool,
+    factor: float | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `_of_tokens` by PyTorch's operators."""
+    """Return the results of `_of_tokens` by PyTorch's operators. A factor, if given, is in the
+    place of the temperature."""
     x, kept = logits, None
     if row_mask is not None:
         kept, x, index = _without_masked(logits, index, row_mask)
     x = composite.modified_elements(x, modifiers)
-    if isinstance(temperature, Tensor) or temperature != 1.0:
+    if factor is not None:
+        x = x * factor
+    elif isinstance(temperature, Tensor) or temperature != 1.0:
         x = composite.tempered(x, temperature)
     logprobs, entropies = composite.token_logprobs(x, index, entropy)
     if kept is None:
@@ -485,15 +483,10 @@ def _differentiated(
     leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        z, gradients = x, [g, g_entropy]
-        if row_mask is not None:
-            kept, z, index = _without_masked(x, index, row_mask)
-            gradients = [None if t is None else _zero_unless(kept, t) for t in gradients]
-        z = composite.modified_elements(z, modifiers) * (
-            factor if scale is None else factor * scale.unsqueeze(-1)
-        )
-        results = composite.token_logprobs(z, index, g_entropy is not None)
-        pairs = [(r, v) for r, v in zip(results, gradients, strict=True) if v is not None]
+        of_rows = factor if scale is None else factor * scale.unsqueeze(-1)
+        entropy = g_entropy is not None
+        results = _composed(x, index, row_mask, 1.0, modifiers, entropy, of_rows)
+        pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if v is not None]
         outputs, arrived = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))
     dx = next(found) if x.requires_grad else None

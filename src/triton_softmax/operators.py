@@ -460,12 +460,8 @@ def run_rows(
         found = from_lines(op, elements, numbers, dtype, part, lines)
         return (elements[0].copy_(found[0]), *found[1:]) if in_place else found
     if not plain:
-        options = (
-            dim,
-            dtype,
-            modifiers is not None,
-            *as_schema_arguments(modifiers or Modifiers()),
-        )
+        some = as_schema_arguments(modifiers or Modifiers())
+        options = dim, dtype, modifiers is not None, *some
         if in_place:
             x, *rest = elements
             more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
@@ -599,10 +595,8 @@ def _published_rows(elements, numbers, name, dtype, ranks):
 
 
 def _written_rows(elements, numbers, lines, name, dtype):
-    inputs = (*elements, *numbers)
-    plan = plan_of_part(NAMED[name], inputs, dtype, _in_ranks(len(lines)), False)
-    found = plan.write(lines, *inputs)
-    return list(found) if isinstance(found, tuple) else [found]
+    part = _in_ranks(len(lines))
+    return list(from_lines(NAMED[name], elements, numbers, dtype, part, lines))
 
 
 def _line_of_rows(elements, numbers, name, dtype, ranks):

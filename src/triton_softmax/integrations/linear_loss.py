@@ -54,7 +54,8 @@ class Head:
         if autocasts(hidden) and dtype != torch.float64:
             dtype = torch.get_autocast_dtype(hidden.device.type)
         shape = (*hidden.shape[:-1], self.head.out_features)
-        return UnmadeLogits.of(self, hidden, shape, dtype, lambda: self.head(hidden))
+        make = lambda: self.head(hidden)  # noqa: E731
+        return UnmadeLogits.of(hidden, shape, dtype, call=self, make=make)
 
 
 class UnmadeLogits(Tensor):
@@ -63,24 +64,16 @@ class UnmadeLogits(Tensor):
     call: Head
     hidden: Tensor
     make: Callable[[], Tensor]
-    scale: float
-    cap: float | None
-    known: Tensor | None
+    scale: float = 1.0
+    cap: float | None = None
+    known: Tensor | None = None
 
     @classmethod
     def of(
-        cls,
-        call: Head,
-        hidden: Tensor,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        make: Callable[[], Tensor],
-        scale: float = 1.0,
-        cap: float | None = None,
+        cls, hidden: Tensor, shape: tuple[int, ...], dtype: torch.dtype, **attributes: Any
     ) -> "UnmadeLogits":
         unmade = hidden.new_empty((), dtype=dtype).expand(shape).as_subclass(cls)
-        unmade.call, unmade.hidden, unmade.make = call, hidden, make
-        unmade.scale, unmade.cap, unmade.known = scale, cap, None
+        vars(unmade).update(attributes, hidden=hidden)
         return unmade
 
     def made(self) -> Tensor:
@@ -105,7 +98,8 @@ class UnmadeLogits(Tensor):
         else:
             return None
         make = lambda: func(self.made(), *given)  # noqa: E731
-        return UnmadeLogits.of(self.call, self.hidden, shape, dtype, make, scale, cap)
+        known = {"call": self.call, "make": make, "scale": scale, "cap": cap}
+        return UnmadeLogits.of(self.hidden, shape, dtype, **known)
 
     def loss(self, *given: Any, loss_dtype: torch.dtype | None = None) -> Tensor:
         """Return `cross_entropy` of these, which stay unmade."""
@@ -147,7 +141,11 @@ class UnmadeLogits(Tensor):
         return func(*made(args), **{name: made(each) for name, each in kwargs.items()})
 
 
-_thread = threading.local()
+class _Thread(threading.local):
+    inside = False
+
+
+_thread = _Thread()
 
 
 def without_logits(
@@ -159,9 +157,7 @@ def without_logits(
 ) -> Any:
     """Return `forward(model, *args, **kwargs)`, with None for the logits if only the loss needed
     them; else let `handle` say why they were made."""
-    if getattr(
-        _thread, "inside", False
-    ):  # of a model in a model, whose logits the outer one may read
+    if _thread.inside:  # of a model in a model, whose logits the outer one may read
         return forward(model, *args, **kwargs)
     head = model.get_output_embeddings()
     names = [name for name, each in model.named_children() if each is head]

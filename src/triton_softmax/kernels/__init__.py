@@ -15,9 +15,8 @@ table counts the elements moved for a matrix of M rows and N columns, forward an
 
 `modified_rows` is one more geometry, for rows with score modifiers: scale, soft cap, bias, masks.
 
-`row_scalars` holds the small kernels around a loss: they prepare the targets, multiply a gradient
-by the incoming gradient of each row, and run an operation's epilogue on row summaries known from
-the forward pass or from other GPUs.
+`row_scalars` holds the small kernels around a loss: they prepare the targets, and multiply a
+gradient by the incoming gradient of each row.
 
 `token_rows` computes log-probabilities of tokens, entropies of rows, and their gradient.
 

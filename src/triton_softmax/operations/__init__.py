@@ -12,7 +12,6 @@ An operation is a small file: a few jitted functions, and an `Operation` that co
 geometry runs every operation.
 """
 
-from .cross_entropy import PLAIN, SMOOTHED
 from .logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 
@@ -25,6 +24,3 @@ OPERATIONS = {
     "logsumexp_backward": LOGSUMEXP_VJP,
 }
 """Softmax, its relatives and their backward passes, by the names in benchmarks and tests."""
-
-LOSSES = {op.name: op for op in (*PLAIN, *SMOOTHED)}
-"""The operations with row scalars among their inputs or results, by name."""

@@ -125,9 +125,6 @@ class LossPlan:
         self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        self.scalar_offsets: tuple[int, ...] = ()
-        self.discarded_lse_offset = 0
-        self.memory = empty_of((0,), x.dtype, x)
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
         self.takes_addresses = all(as_they_lie) and (in_place or x.is_contiguous())

@@ -9,6 +9,7 @@ from triton_softmax import composite, operations
 from triton_softmax.arguments import LossOptions
 from triton_softmax.composite import KERNEL_OF
 from triton_softmax.kernels.row_scalars import count_targets_kernel
+from triton_softmax.operations.operation import NAMED
 
 pytestmark = quiet
 
@@ -46,7 +47,7 @@ def by_operators(x: torch.Tensor, *numbers: torch.Tensor) -> tuple[torch.Tensor,
 def test_every_geometry(label, name):
     """Elements are written over the input, numbers of the row beside them. A target out of range
     writes nowhere: neither in another row, nor what lies around the rows."""
-    form, op = CASES[label], operations.LOSSES[name]
+    form, op = CASES[label], NAMED[name]
     dtype = torch.float64 if form.float64 and name == NAMES[2] else torch.float32
     which = 3 * [*CASES].index(label) + NAMES.index(name)
     nowhere = (N_COLS + which % 2, NOWHERE[which % len(NOWHERE)])
