@@ -57,13 +57,6 @@ def test_matrices_are_cut_without_a_rest():
         assert growing == [(n_rows, 65_536) for n_rows in ranks.ROWS if world > 1]
 
 
-def test_a_matrix_that_is_shared_is_measured_beside_one_that_is_not(tmp_path):
-    run = Run(tmp_path / "ranks.json", ranks.FORMAT, "ranks", "one", ranks=2)
-    run.add([{"call": "copy", "rows": 512, "columns": 65_536, "us": 1.0}])
-    missing = [each for each in ranks.matrices(2) if run.lacks(**each)]
-    assert [each["rows"] for each in missing] == [2048, 8192, 4096, 64]
-
-
 def test_the_formula_of_megatron_is_the_loss():
     """Over two ranks, with its gradient; so it does the work that it is timed for."""
     with pool.Ranks(2, "bench_on_ranks") as both:
