@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import ranks as pool
 from softmax_bench import ranks
+from softmax_bench.launches import RANKS
 from softmax_bench.results import Run
-from softmax_bench.schema import add_run
+from softmax_bench.schema import ROOT, add_run
 
-FILE = Path(__file__).resolve().parents[2] / "docs/benchmarks/ranks.json"
+FILE = ROOT / RANKS
 
 
 def test_a_run_takes_the_place_of_one_over_as_many_ranks(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 from softmax_bench import compilation, launches, recording, replay
 from softmax_bench.launches import Launch
+from softmax_bench.schema import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = [row for rows in launches.measured().values() for row in rows]
 SOME = (
     "few_rows/softmax/forward/float32/8x32768",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ import pytest
 from softmax_bench import __main__, measure, report, slow, tune, tuned
 from softmax_bench.inputs import Inputs
 from softmax_bench.random_shapes import draw
-from softmax_bench.schema import DataError, write
+from softmax_bench.schema import ROOT, DataError, write
 from softmax_site.benchmarks import tuning as page
 from triton_softmax.config import Device
 
-ROOT = Path(__file__).resolve().parents[2]
 H200 = Device(132, nvidia=True)
 RUNS = tuned.read(ROOT / tuned.FILE)
 
