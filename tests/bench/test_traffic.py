@@ -45,7 +45,8 @@ def test_the_naive_totals():
     ],
     ids=["forward", "backward"],
 )
-def test_the_naive_lines_are_the_function_and_move_what_is_written_beside_them(function, lines):
+def test_each_naive_line_moves_what_is_written_beside_it(function, lines):
+    """And the lines are the whole function."""
     body = inspect.getsource(function).rsplit('"""', 1)[1].strip().splitlines()
     shown = [line.strip() for line in body[:-1] if not line.strip().startswith("#")]
     assert shown == [*lines]
