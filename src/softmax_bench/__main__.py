@@ -12,16 +12,7 @@ from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 
-from softmax_bench import (
-    cases,
-    everywhere,
-    gpu_report,
-    random_shapes,
-    report,
-    roster,
-    schema,
-    slow,
-)
+from softmax_bench import cases, everywhere, launches, random_shapes, report, roster, schema, slow
 from softmax_bench.gpus import GPUS
 from softmax_bench.schema import DataError
 
@@ -34,7 +25,7 @@ def _ready(options: Options) -> None:
 
     if options.device == "cuda" and not torch.cuda.is_available():
         raise DataError("no CUDA device; --device cpu tries the command without one")
-    schema.check_writable(Path(options.out))
+    schema.check_writable(options.out)
 
 
 def _selected(options: Options) -> list[cases.Case]:
@@ -49,7 +40,7 @@ def _run(options: Options) -> None:
 
     timer, chosen = measure.timer_of(options.device, 25.0), _selected(options)
     environment = results.environment(options.device, options.commit, timer)
-    found = results.Results(Path(options.out), environment)
+    found = results.Results(options.out, environment)
     if on_gpu:
         warmup.hasten_autotuning()
         if options.processes > 1:
@@ -65,7 +56,7 @@ def _run(options: Options) -> None:
     runner.Runner(found, made, timer, restart=again).run(chosen)
     rows = list(found.rows.values())
     try:
-        schema.load(Path(options.out))
+        schema.load(options.out)
     except ImportError:
         print("jsonschema is not installed here: the data was not validated")
     print(report.summary(rows))
@@ -77,109 +68,47 @@ def _list(options: Options) -> None:
         print(f"{case.id}  {','.join(case.providers)}")
 
 
-def _replay(options: Options) -> None:
-    from softmax_bench import replay
-
-    if options.update and (options.old or options.new):
-        raise DataError("--update takes each cell at the commit that measured it")
-    print(replay.replay(options.old, options.new, update=options.update))
-
-
-def _compile_everywhere(options: Options) -> None:
-    out = None if options.frontend else Path(options.out)
-    print(everywhere.run(options.gpus, out))
-
-
 def _compare(options: Options) -> int:
-    from softmax_bench import launches
-
-    paths = map(Path, (options.before, options.after))
-    before, after = (launches.read_rows(path, schema.load) for path in paths)
+    both = (options.before, options.after)
+    before, after = (launches.read_rows(path, schema.load) for path in both)
     text, good = report.compare(before, after, options.max_slowdown, per_copy=options.per_copy)
     print(text)
     return 0 if good else 1
 
 
-def _gpu_report(options: Options) -> None:
-    found = gpu_report.report(Path(options.junitxml), options.commit)
-    schema.write(Path(options.out), found)
-    print(gpu_report.sentence(found))
+MODULES = {name: name for name in ("attention", "ranks", "invariance", "replay", "tune", "profile")}
+MODULES |= {"train": "training", "compile-everywhere": "everywhere", "gpu-report": "gpu_report"}
+"""Of commands whose options are the arguments of a module's `run`."""
 
 
-def _suite(options: Options) -> None:
-    """A suite with a file of its own: a module's `run`, whose arguments are options."""
-    _ready(options)
-    run = importlib.import_module(f"softmax_bench.{SUITES[options.command]}").run
-    run(Path(options.out), **{name: getattr(options, name) for name in signature(run).parameters
-                              if name != "out"})  # fmt: skip
-
-
-SUITES = {name: name for name in ("attention", "ranks", "invariance")} | {"train": "training"}
+def _module(options: Options) -> None:
+    if "device" in options:
+        _ready(options)
+    run = importlib.import_module(f"softmax_bench.{MODULES[options.command]}").run
+    said = run(**{name: getattr(options, name) for name in signature(run).parameters})
+    if isinstance(said, str):
+        print(said)
 
 
 def _profile(options: Options) -> None:
-    from softmax_bench import launches, profile
+    from softmax_bench import profile
 
-    if options.list:
-        lines = Path(options.list).read_text("utf-8").splitlines()
-    else:
-        rows = launches.read_rows(Path(options.data or schema.ROOT / launches.DATA))
-        lines = [" ".join([case, *names]) for case, names in profile.chosen(rows).items()]
+    lines = profile.lines_of(options.calls, options.data)
     if options.inside:
-        profile.call_each(profile.listed(lines), Path(options.inside), options.seconds)
+        profile.call_each(profile.listed(lines), options.inside, options.seconds)
     elif options.dry:
         print(*lines, sep="\n")
     else:
-        _ready(options)
-        given = lines, options.commit, options.seconds, options.processes
-        found = profile.run(Path(options.out), *given)
-        schema.add_run(Path(options.out), found, "commit", profile.FORMAT)
+        _module(options)
 
 
 def _tune(options: Options) -> None:
     from softmax_bench import tune, tuned
 
-    for run in tuned.read(Path(options.report)) if options.report else [_tuned(options)]:
-        print(f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}")
-        cells = tune.cells_of(run)
-        print(tune.report(cells))
-        print(tune.report_of_kinds(cells))
-
-
-def _tuned(options: Options) -> dict:
-    """A run of `tune`, which is in its file then."""
-    import torch
-
-    from softmax_bench import inputs, measure, results, tune, tuned
-    from triton_softmax import plan
-
-    if options.compile:
-        device, name = tune.device_of(GPUS[options.compile].multiprocessors), options.compile
+    if options.report:
+        print(tune.reports(tuned.read(options.report)))
     else:
-        _ready(options)
-        device, name = plan.device_of(torch.empty(1, device=options.device)), None
-    if name is None and options.device == "cuda":
-        name = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    into = Path(options.out)
-    runs = tuned.read(into) if into.is_file() else []
-    if options.kinds:
-        cases = tune.slow_cases(options.kinds, device)
-    else:
-        chosen = list(map(tune.named, options.shapes))
-        chosen = chosen or tune.chosen(runs, options.seed, options.cells, device)
-        cases = {case: tune.tried(tune.problem_of(case, device), options.wide) for case in chosen}
-    if name in GPUS and options.processes > 0:
-        print(tune.compile_ahead(cases, options.processes, name), "kernels are compiled")
-    if options.compile:
-        sys.exit()
-    timer = measure.timer_of(options.device, 12.0)
-    environment = results.environment(options.device, options.commit, timer)
-    head = {
-        "seed": next(iter(cases)).seed,
-        "unseen": options.unseen,
-        "environment": {name: environment[name] for name in tune.ENVIRONMENT},
-    }
-    return tune.run(cases, into, head, timer, inputs.Inputs(options.device), options.seconds)
+        _module(options)
 
 
 def _everything(options: Options) -> int:
@@ -187,7 +116,7 @@ def _everything(options: Options) -> int:
 
     if options.dry_run:
         gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
-        plan = everything.jobs(Path(options.out), gpus, about, options.without)
+        plan = everything.jobs(options.out, gpus, about, options.without)
         print(everything.table(plan, {}))
         print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
         return 0
@@ -196,7 +125,7 @@ def _everything(options: Options) -> int:
     machine = everything.machine_in_a_process()
     found = machine.pop("gpus")
     gpus = options.gpus or found
-    out = Path(options.out).resolve()
+    out = options.out.resolve()
     about = everything.begin(out, options.commit, machine)
     plan = everything.jobs(out, gpus, about, options.without)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
@@ -224,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         add("--part", metavar="K/N", default="1/1", help="every N-th case from the K-th on")
 
     def measures(add: Callable, out: str, devices: tuple[str, ...] = ("cuda", "cpu")) -> None:
-        add("--out", default=out, help="the file to write, or to go on with")
+        add("--out", type=Path, default=Path(out), help="the file to write, or to go on with")
         add("--commit", help="the commit measured, where there is no repository")
         add("--device", choices=devices, default="cuda", help="cpu: try it, not to publish")
         processes = min(12, os.cpu_count() or 1)
@@ -236,39 +165,41 @@ def _parser() -> argparse.ArgumentParser:
 
     selects(command(_list, "show the cases"))
 
-    add = command(_replay, "which measured calls launch something else at another commit, and what")
+    words = "which measured calls launch something else at another commit, and what"
+    add = command(_module, words, "replay")
     add("old", nargs="?", help="a commit; by default each cell's own, at which it was measured")
     add("new", nargs="?", help="a later commit; by default the working tree")
     add("--update", action="store_true", help="write down what was launched then, and is today")
 
     words = "compile all kernels for many GPUs, and add what becomes of them to a file"
-    add = command(_compile_everywhere, words)
+    add = command(_module, words, "compile-everywhere")
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
-    add("--out", default=str(schema.ROOT / everywhere.FILE))
+    add("--out", type=Path, default=schema.ROOT / everywhere.FILE)
 
     add = command(_compare, "two data files side by side; fails past a slowdown")
-    add("before")
-    add("after")
+    add("before", type=Path)
+    add("after", type=Path)
     add("--max-slowdown", type=float, default=1.05, help="largest ratio of times allowed")
     add("--per-copy", action="store_true", help="relative to the copy of the same run")
 
-    add = command(_gpu_report, "turn pytest's JUnit file of the GPU tests into committed data")
-    add("--junitxml", required=True)
-    add("--out", required=True)
+    words = "turn pytest's JUnit file of the GPU tests into committed data"
+    add = command(_module, words, "gpu-report")
+    add("--junitxml", type=Path, required=True)
+    add("--out", type=Path, required=True)
     add("--commit", help="the commit tested, where there is no repository")
 
     add = command(_profile, "what a GPU's counters say of calls, by Nsight Compute")
     measures(add, "profile.json", ("cuda",))
     words = "measurements, of which what is slow is profiled; by default those published"
-    add("--data", metavar="FILE", help=words)
-    add("--list", metavar="FILE", help="in place of them a case a line, with providers")
+    add("--data", type=Path, default=schema.ROOT / launches.DATA, help=words)
+    add("--list", type=Path, dest="calls", help="in place of them a case a line, with providers")
     add("--dry", action="store_true", help="only say the list")
     add("--seconds", type=float, default=90.0, help="what is not reached by then is left out")
-    add("--inside", metavar="FILE", help=argparse.SUPPRESS)
+    add("--inside", type=Path, help=argparse.SUPPRESS)
 
     add = command(_everything, "measure all that the pages quote, on all GPUs, and go on with that")
-    add("--out", default="everything", metavar="FOLDER")
+    add("--out", type=Path, default=Path("everything"), metavar="FOLDER")
     add("--commit", help="the commit measured, where there is no repository")
     add("--gpus", type=int, help="so many; by default all")
     add("--seconds", type=float, default=1e9, help="by then it stops, to be called again")
@@ -281,24 +212,18 @@ def _parser() -> argparse.ArgumentParser:
         ("invariance", "time calls with batch invariance and without"),
         ("train", "time steps of training of models of transformers"),
     ):
-        out = SUITES[name].replace("invariance", "invariant")
-        measures(command(_suite, words, name), f"{out}.json")
+        out = MODULES[name].replace("invariance", "invariant")
+        measures(command(_module, words, name), f"{out}.json")
 
     add = command(_tune, "time the choices that the library could make, on cells that a seed draws")
     measures(add, "tuning.json")
-    add("--report", metavar="FILE", help="only say what a file holds")
+    add("--report", type=Path, help="only say what a file holds")
     add("--seed", type=int, default=202, help="of a run of the file, or draws the cells")
     add("--unseen", action="store_true", help="say in the file that no constant was chosen by it")
     words = "cells to take in place of a seed's, such as softmax/backward/float32/7500x4500/dim0"
     add("--shapes", metavar="NAMES", help=words, default="", **several)
-    add(
-        "--kinds",
-        metavar="NAMES",
-        help=f"slow kinds in their place: all, or of {', '.join(slow.KINDS)}",
-        default="",
-        **several,
-    )
-    add("--compile", choices=GPUS, help="only compile what would be tried on this GPU")
+    words = f"slow kinds in their place: all, or of {', '.join(slow.KINDS)}"
+    add("--kinds", metavar="NAMES", help=words, default="", **several)
     add("--seconds", type=float, default=1e9, help="after these no further cell is begun")
     add("--wide", type=int, default=12, help="so many choices beside the library's and the model's")
     add("--cells", type=int, default=60, help="how many are drawn, in turn of every kernel")

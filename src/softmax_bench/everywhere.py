@@ -108,13 +108,14 @@ def kernels(gpu: str) -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
-def run(gpus: list[str], out: Path | None) -> str:
+def run(gpus: list[str], out: Path, frontend: bool) -> str:
     """The command: how many kernels were compiled, in words.
 
     Args:
         gpus: names of `GPUS`.
         out: the file in which the lines of this Triton for these GPUs take the place of those that
-            were there. None only asks Triton's frontend, which needs no code generator.
+            were there.
+        frontend: only ask Triton's frontend, which needs no code generator; nothing is written.
 
     Raises:
         DataError: Triton refuses a kernel; the message says which. Nothing is written.
@@ -124,7 +125,7 @@ def run(gpus: list[str], out: Path | None) -> str:
     from softmax_bench.compilation import compilation_of, lowered
 
     data: dict[str, Any] = {"format": FORMAT, "kinds": [], "lines": {}}
-    if out:
+    if not frontend:
         if out.exists():
             data = load(out, "compiled")
         check_writable(out)
@@ -136,7 +137,7 @@ def run(gpus: list[str], out: Path | None) -> str:
         for kernel in kernels(gpu):
             kind = kind_of(kernel)
             try:
-                if out is None:
+                if frontend:
                     lowered(kernel, "ttir")
                 elif kind not in lines:
                     made = compilation_of(kernel)
@@ -153,6 +154,6 @@ def run(gpus: list[str], out: Path | None) -> str:
         print(f"Triton {release}, {gpu}: {taken} kernels", flush=True)
     if refused:
         raise DataError("\n".join(refused))
-    if out:
+    if not frontend:
         write(out, data, DEPTH)
     return f"{taken} kernels, none refused"

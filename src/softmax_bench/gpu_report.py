@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as etree
 from pathlib import Path
 
-from softmax_bench.schema import DataError
+from softmax_bench.schema import DataError, write
 
 FORMAT = "triton-softmax-gpu-tests/2"
 
@@ -13,14 +13,15 @@ STATES = ("passed", "failed", "skipped", "xfailed")
 MACHINE = ("gpu", "driver", "cuda", "torch", "triton")
 
 
-def report(junit: Path, commit: str | None) -> dict:
-    """Counts by state and by test module, and the names of failed tests."""
+def run(junitxml: Path, out: Path, commit: str | None) -> str:
+    """Write counts by state and by test module, and the names of failed tests; return the run in
+    one sentence."""
     from softmax_bench import results
 
     try:
-        tree = etree.parse(junit).getroot()
+        tree = etree.parse(junitxml).getroot()
     except etree.ParseError as error:
-        raise DataError(f"{junit}: not a file of JUnit: {error}") from error
+        raise DataError(f"{junitxml}: not a file of JUnit: {error}") from error
     counts = dict.fromkeys(STATES, 0)
     modules: dict[str, list[int]] = {}
     failures = []
@@ -38,7 +39,7 @@ def report(junit: Path, commit: str | None) -> dict:
         numbers[min(STATES.index(state), 2)] += 1
     seconds = sum(float(suite.get("time") or 0) for suite in tree.iter("testsuite"))
     machine = results.machine()
-    return {
+    data = {
         "format": FORMAT,
         "utc": results.now(),
         "commit": commit or results.git_commit(),
@@ -49,6 +50,8 @@ def report(junit: Path, commit: str | None) -> dict:
         "modules": dict(sorted(modules.items())),
         "failures": sorted(failures),
     }
+    write(out, data)
+    return sentence(data)
 
 
 def sentence(data: dict) -> str:

@@ -10,7 +10,7 @@ import csv
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 
 from softmax_bench import cases, report, targets
 from softmax_bench.case import Case
+from softmax_bench.launches import read_rows
 from softmax_bench.roster import CHOOSER
-from softmax_bench.schema import DataError
+from softmax_bench.schema import DataError, add_run
 
 FORMAT = "triton-softmax-profile/1"
 FILE = "docs/benchmarks/profile.json"
@@ -98,6 +99,14 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
         if peer and slower and peer not in found.get(case, [peer]):
             found[case].append(peer)
     return found
+
+
+def lines_of(calls: Path | None, data: Path) -> list[str]:
+    """What is profiled, a case a line with its providers: of a list, or else of measurements."""
+    if calls:
+        return calls.read_text("utf-8").splitlines()
+    rows = read_rows(data)
+    return [" ".join([case, *names]) for case, names in chosen(rows).items()]
 
 
 def listed(lines: Iterable[str]) -> Chosen:
@@ -201,12 +210,13 @@ def launch(row: dict[str, str]) -> dict:
 
 
 def run(
-    out: Path, lines: Sequence[str], commit: str | None, seconds: float, processes: int
-) -> dict:
-    """Profile calls, which are compiled ahead unless there are no processes for it, and return the
-    run."""
+    out: Path, calls: Path | None, data: Path, commit: str | None, seconds: float, processes: int
+) -> None:
+    """Profile calls, which are compiled ahead unless there are no processes for it, and add the run
+    to a file."""
     from softmax_bench import providers, results, warmup
 
+    lines = lines_of(calls, data)
     names, counted, reached = (out.with_suffix(each) for each in (".list", ".csv", ".reached"))
     names.write_text("\n".join(lines), encoding="utf-8")
     command = ["ncu", "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw"]
@@ -224,4 +234,5 @@ def run(
         case, name = line.split()
         cells.setdefault(case, {})[name] = some
     about = {"utc": results.now(), "commit": commit or results.git_commit()}
-    return about | {"machine": results.machine(), "absent": absent, "cells": cells}
+    about |= {"machine": results.machine(), "absent": absent, "cells": cells}
+    add_run(out, about, "commit", FORMAT)

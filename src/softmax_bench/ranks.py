@@ -175,20 +175,21 @@ def calls(group: Any, peers: Any, rows: int, columns: int) -> dict[str, Callable
     words = torch.zeros(2, rows, device="cuda")
     of_all = torch.empty(group.size(), 2, rows, device="cuda")
 
-    def ours(**more: Any) -> None:
-        leaf.grad = None
-        where = {"vocab_start": start, "vocab_size": total}
-        cross_entropy(leaf, target, group=group, **where, **more).backward()
+    where: dict[str, Any] = {"group": group, "vocab_start": start, "vocab_size": total}
 
-    def ours_alone() -> None:
-        leaf.grad = None
-        cross_entropy(leaf, here).backward()
+    def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
+        """A loss and its gradient, which is a new one each time."""
+
+        def call() -> None:
+            leaf.grad = None
+            loss().backward()
+
+        return call
 
     def of_pytorch() -> None:
-        leaf.grad = None
         given = DTensor.from_local(leaf, mesh, [Shard(1)])
         with loss_parallel():
-            torch.nn.functional.cross_entropy(given, placed_target).backward()
+            step(lambda: torch.nn.functional.cross_entropy(given, placed_target))()
 
     def of_gathered() -> None:
         every = x.new_empty(group.size(), rows, columns)
@@ -198,22 +199,18 @@ def calls(group: Any, peers: Any, rows: int, columns: int) -> dict[str, Callable
         assert whole.grad is not None
         leaf.grad = whole.grad[:, start : start + columns].contiguous()
 
-    def of_megatron() -> None:
-        leaf.grad = None
-        of = imported(
-            "megatron.core.fusions.fused_cross_entropy"
-        ).fused_vocab_parallel_cross_entropy
-        of(leaf.unsqueeze(1), target.unsqueeze(1), group).mean().backward()
+    def of_megatron() -> Tensor:
+        losses = imported("megatron.core.fusions.fused_cross_entropy")
+        of = losses.fused_vocab_parallel_cross_entropy
+        return of(leaf.unsqueeze(1), target.unsqueeze(1), group).mean()
 
-    def of_formula() -> None:
-        leaf.grad = None
+    def of_formula() -> Tensor:
         losses: Any = MegatronFormula.apply(leaf, target, start, group)
-        losses.mean().backward()
+        return losses.mean()
 
-    def of_transformer_engine() -> None:
-        leaf.grad = None
+    def of_transformer_engine() -> Tensor:
         of = imported("transformer_engine.pytorch.cross_entropy")
-        of.parallel_cross_entropy(leaf[None], target[None], 0.0, True, group).backward()
+        return of.parallel_cross_entropy(leaf[None], target[None], 0.0, True, group)
 
     return {
         "copy": lambda: y.copy_(x),
@@ -223,14 +220,16 @@ def calls(group: Any, peers: Any, rows: int, columns: int) -> dict[str, Callable
         "softmax, batch-invariant": lambda: softmax(x, 1, group=group, batch_invariant=True),
         "softmax, words pushed": lambda: symmetric_memory.softmax(x, peers),
         "softmax, DTensor of PyTorch": lambda: torch.softmax(placed, 1),
-        "cross-entropy, part alone": ours_alone,
-        "cross-entropy": ours,
-        "cross-entropy, batch-invariant": lambda: ours(batch_invariant=True),
+        "cross-entropy, part alone": step(lambda: cross_entropy(leaf, here)),
+        "cross-entropy": step(lambda: cross_entropy(leaf, target, **where)),
+        "cross-entropy, batch-invariant": step(
+            lambda: cross_entropy(leaf, target, **where, batch_invariant=True)
+        ),
         "cross-entropy, gathered rows": of_gathered,
         "cross-entropy, loss_parallel": of_pytorch,
-        "cross-entropy, Megatron-LM": of_megatron,
-        "cross-entropy, Megatron-LM's formula": of_formula,
-        "cross-entropy, TransformerEngine": of_transformer_engine,
+        "cross-entropy, Megatron-LM": step(of_megatron),
+        "cross-entropy, Megatron-LM's formula": step(of_formula),
+        "cross-entropy, TransformerEngine": step(of_transformer_engine),
     }
 
 

@@ -186,20 +186,12 @@ def pretend() -> None:
         return types.SimpleNamespace(multi_processor_count=GPUS[driver.gpu].multiprocessors)
 
     cuda: Any = torch.cuda
-    for where, names in (
-        (cuda, {
-            "get_device_properties": properties, "is_available": lambda: True,
-            "current_device": driver.get_current_device, "synchronize": lambda *_: None,
-            "is_current_stream_capturing": lambda: False, "current_stream": lambda *_: None,
-        }),
-        (torch._C, {
-            "_cuda_getDevice": driver.get_current_device,
-            "_cuda_isCurrentStreamCapturing": lambda: False,
-            "_cuda_getCurrentRawStream": lambda _: 0,
-        }),
-    ):  # fmt: skip
-        for name, value in names.items():
-            setattr(where, name, value)
+    cuda.get_device_properties, cuda.is_available = properties, lambda: True
+    cuda.synchronize = cuda.current_stream = lambda *_: None
+    inner: Any = torch._C
+    cuda.current_device = inner._cuda_getDevice = driver.get_current_device
+    cuda.is_current_stream_capturing = inner._cuda_isCurrentStreamCapturing = lambda: False
+    inner._cuda_getCurrentRawStream = lambda _: 0
 
 
 # --- what is recorded

@@ -109,15 +109,17 @@ def extracted(commit: str, folder: Path) -> Path:
     return folder / "src"
 
 
-def replay(old: str | None, new: str | None, *, update: bool = False) -> str:
+def run(old: str | None, new: str | None, update: bool = False) -> str:
     """The command: what launches something else, in words.
 
     Args:
         old: a commit; None takes for each cell the one that measured it, and asks it for what is
             not in the file yet.
         new: a later commit; None is the working tree.
-        update: write down what was launched then, and is today.
+        update: write down what was launched then, and is today; neither is named, then.
     """
+    if update and (old or new):
+        raise DataError("--update takes each cell at the commit that measured it")
     by_commit, committed = measured(), read(ROOT)
     commits = {commit: list(map(cell_of, rows)) for commit, rows in by_commit.items()}
     every = [row for rows in by_commit.values() for row in rows]

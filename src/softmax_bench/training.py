@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from softmax_bench.measure import percentile
+from softmax_bench.measure import summary
 from softmax_bench.results import git_commit, machine, now
 from softmax_bench.schema import read_json, write
 from triton_softmax.integrations import patch_transformers
@@ -154,8 +154,7 @@ def rows_of(step: Step) -> list[dict]:
                 del samples[provider]
     rows = []
     for provider, found in samples.items():
-        times = [each["ms"] for each in found[WARM:]]
-        wall = {f"p{part}": round(percentile(times, part / 100), 3) for part in (20, 50, 80)}
+        wall = summary([each["ms"] for each in found[WARM:]])
         last = {key: found[-1][key] for key in ("bytes", "loss", "gradient")}
         rows.append({**step.of_row, "provider": provider, "ms": wall} | more[provider] | last)
     return rows

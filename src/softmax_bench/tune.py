@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,9 +27,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmax_bench import measure, possible, providers, recording, slow, tuned
+from softmax_bench import measure, possible, providers, results, slow, tuned, warmup
 from softmax_bench.case import Case
-from softmax_bench.gpus import MEASURED
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
@@ -45,7 +43,7 @@ from triton_softmax.config import choose as chooser
 from triton_softmax.config.calls import Columns, Rows, ceil_div
 
 FIELDS = ("shape", "dtype", "direction", "op", "dim", "layout", "inputs", "seed")
-ENVIRONMENT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
+ABOUT = ("gpu", "multiprocessors", "driver", "torch", "triton", "commit", "started")
 
 CONSTANTS = {
     "packed_rows": constants.RowTile,
@@ -226,6 +224,10 @@ def prepare(case: Case, choice: Choice | None, t: Tensors) -> Callable[[], Any]:
     return lambda: made(*inputs)
 
 
+Cases = dict[Case, list[Choice]]
+"""What is tried of each case, the library's choice first."""
+
+
 def slow_cases(kinds: list[str], device: Device) -> Cases:
     """The cases of slow kinds, of which patterns are given; each with the library's choice and what
     else is tried.
@@ -244,58 +246,6 @@ def slow_cases(kinds: list[str], device: Device) -> Cases:
     return found
 
 
-# --- compiled where there is no GPU
-
-
-Cases = dict[Case, list[Choice]]
-"""What is tried of each case, the library's choice first."""
-
-
-def compile_ahead(cases: Cases, processes: int, gpu: str = MEASURED) -> int:
-    """Compile what is tried, with the installed Triton, into its cache on disk, and return how many
-    kernels that are.
-
-    Whoever carries that cache to a GPU keeps its absolute path and the releases of Triton and
-    Python, by all of which Triton knows what it has compiled.
-    """
-    pools = [recording.process(lines=True) for _ in range(processes)]
-    jobs = [pool.submit(_compile, cases, gpu, part, processes) for part, pool in enumerate(pools)]
-    found = sum(job.result() for job in jobs)
-    for pool in pools:
-        pool.shutdown()
-    return found
-
-
-def kernels(cases: Cases, gpu: str) -> list[Any]:
-    """What Triton would compile of what is tried, each kernel once, in a process that records
-    launches."""
-    recorder, unread, found = recording.recorder(), Unread(), {}
-    with recording.on(gpu):
-        for case, choices in cases.items():
-            t = unread.tensors(case)
-            for choice in [*choices, *[None] * is_invariant(case)]:
-                for kernel in recorder.kernels_of(prepare(case, choice, t)):
-                    found.setdefault(kernel.source.hash() + kernel.options.hash(), kernel)
-    return list(found.values())
-
-
-def _compile(cases: Cases, gpu: str, part: int, of: int) -> int:
-    """Compile one part of many of these kernels."""
-    import triton
-
-    os.environ.pop("TRITON_DISABLE_LINE_INFO", None)  # part of the key
-    mine = kernels(cases, gpu)[part::of]
-    for number, kernel in enumerate(mine, start=1):
-        target, options = recording.target_of(gpu), kernel.options.__dict__
-        try:
-            triton.compile(kernel.source, target=target, options=options)
-        except Exception as error:  # the same happens where it is timed
-            print(f"{kernel.constants}: {error}", flush=True)
-        if part == 0 and (number % 10 == 0 or number == len(mine)):
-            print(f"compiled {number} of {len(mine)}", flush=True)
-    return len(mine)
-
-
 # --- what was measured
 
 
@@ -307,14 +257,18 @@ class Cell(NamedTuple):
     problem: Problem
     choices: list[Choice]
 
+    def place(self, choice: Choice) -> int | None:
+        """Which of those that were tried a choice is; None if it was not."""
+        return self.choices.index(choice) if choice in self.choices else None
+
     def time(self, choice: Choice) -> float | None:
         """The time of a choice in the second round; None if it was not measured."""
-        return self.line["timed"][self.choices.index(choice)][2] if choice in self.choices else None
+        at = self.place(choice)
+        return None if at is None else self.line["timed"][at][2]
 
     def reached(self, choice: Choice) -> float | None:
         """The best choice's time over that of this one; at most 1, but for chance."""
-        at = self.choices.index(choice) if choice in self.choices else None
-        return tuned.share(self.line["timed"], at)
+        return tuned.share(self.line["timed"], self.place(choice))
 
 
 def cell_of(line: dict, device: Device) -> Cell:
@@ -391,40 +345,60 @@ def measured(
 
 
 def run(
-    cases: Cases, into: Path, head: dict, timer: Callable, inputs: Inputs,
-    seconds: float,
-) -> dict:  # fmt: skip
-    """The run of a file that `head` begins, after the cases which it lacks have been measured; it
-    is written after each. After so many seconds the rest is left for another time."""
-    runs = tuned.read(into) if into.is_file() else []
-    run = next((each for each in runs if each["seed"] == head["seed"]), {**head, "cells": []})
+    out: Path, device: str, commit: str | None, processes: int, seconds: float, unseen: bool,
+    seed: int, cells: int, shapes: list[str], kinds: list[str], wide: int,
+) -> str:  # fmt: skip
+    """Measure what the run of a file lacks, which is written after each case, and report on it.
+    After so many seconds the rest is left for another time."""
+    timer, inputs = measure.timer_of(device, 12.0), Inputs(device)
+    runs, on = tuned.read(out) if out.is_file() else [], plan.device_of(inputs.numbers("float32"))
+    if kinds:
+        cases = slow_cases(kinds, on)
+    else:
+        found = list(map(named, shapes)) or chosen(runs, seed, cells, on)
+        cases = {case: tried(problem_of(case, on), wide) for case in found}
+    about, seed = results.environment(device, commit, timer), next(iter(cases)).seed or LISTED
+    head = {"seed": seed, "unseen": unseen, "environment": {name: about[name] for name in ABOUT}}
+    run = next((each for each in runs if each["seed"] == seed), {**head, "cells": []})
     known, begin = {Case.of(cell).id for cell in run["cells"]}, time.monotonic()
-    for number, (case, choices) in enumerate(cases.items(), start=1):
+    todo = {case: choices for case, choices in cases.items() if case.id not in known}
+    if device == "cuda" and processes > 1:
+        pairs = [(case, each) for case, choices in todo.items() for each in choices]
+        pairs += [(case, None) for case in todo if is_invariant(case)]
+        warmup.compile_ahead(prepare, pairs, processes)
+    for number, (case, choices) in enumerate(todo.items(), start=1):
         spent = time.monotonic() - begin
-        if case.id in known:
-            continue
         if spent > seconds:
-            print(f"{len(cases) - number + 1} cases are left for another time")
+            print(f"{len(todo) - number + 1} cases are left for another time")
             break
         try:
             line = measured(case, choices, timer, inputs)
         except Exception as error:
             print(f"{case.id}: {type(error).__name__}: {error}", flush=True)
             continue
-        cell = cell_of(line, device_of(head["environment"]["multiprocessors"]))
-        chosen = cell.problem.library(), cell.problem.possible()[0]
-        places = [cell.choices.index(each) if each in cell.choices else None for each in chosen]
+        cell = cell_of(line, on)
+        places = map(cell.place, (cell.problem.library(), cell.problem.possible()[0]))
         line |= dict(zip(tuned.CHOOSERS, places, strict=True))
         run["cells"].append(tuned.pruned(line) if line["seed"] == LISTED else line)
-        add_run(into, run, "seed", tuned.FORMAT)
+        add_run(out, run, "seed", tuned.FORMAT)
         best = cell.choices[tuned.best(line["timed"])]
         words = f"{line['copy']:.2f} copy, {cell.time(cell.choices[0])} library, "
         words += f"{cell.time(best)} {short(best)}"
-        print(f"[{spent:4.0f} s {number}/{len(cases)}] {case.id}: {words}", flush=True)
-    return run
+        print(f"[{spent:4.0f} s {number}/{len(todo)}] {case.id}: {words}", flush=True)
+    return reports([run])
 
 
 # --- the report
+
+
+def reports(runs: list[dict]) -> str:
+    """For the terminal: all that there is to say of runs."""
+    lines = []
+    for run in runs:
+        cells = cells_of(run)
+        lines += [f"seed {run['seed']}, {'unseen' if run['unseen'] else 'tuned on'}"]
+        lines += [report(cells), report_of_kinds(cells)]
+    return "\n".join(lines)
 
 
 def report(cells: list[Cell]) -> str:

@@ -6,15 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from softmax_bench import runner, schema
 from softmax_bench.__main__ import main
+from softmax_bench.schema import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU = ["--device", "cpu", "--processes", "0"]
 READS = {
     "compare": ["compare", "other.json"],

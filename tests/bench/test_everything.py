@@ -45,8 +45,8 @@ def test_every_case_is_asked_for_once(tmp_path):
         if words[0] == "run":
             found += __main__._selected(options)
             assert Path(options.out).parent == tmp_path and options.seed == 5
-        elif words[0] in __main__.SUITES:
-            suite = importlib.import_module(f"softmax_bench.{__main__.SUITES[words[0]]}")
+        elif words[0] in __main__.MODULES:
+            suite = importlib.import_module(f"softmax_bench.{__main__.MODULES[words[0]]}")
             assert {*inspect.signature(suite.run).parameters} <= {*vars(options)}
     every = cases.select(seed=5)
     assert sorted(case.id for case in found) == sorted(case.id for case in every)

@@ -9,9 +9,8 @@ import triton_softmax
 from softmax_bench import everywhere
 from softmax_bench.everywhere import FIELDS, FILE
 from softmax_bench.gpus import GPUS
-from softmax_bench.schema import dump, load
+from softmax_bench.schema import ROOT, dump, load
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(triton_softmax.__file__).parent
 DATA = load(ROOT / FILE, "compiled")
 TRITONS = ("3.6", "3.7", "3.8", "3.9")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import ranks as pool
 from softmax_bench import ranks
+from softmax_bench.launches import RANKS
 from softmax_bench.results import Run
-from softmax_bench.schema import add_run
+from softmax_bench.schema import ROOT, add_run
 
-FILE = Path(__file__).resolve().parents[2] / "docs/benchmarks/ranks.json"
+FILE = ROOT / RANKS
 
 
 def test_a_run_takes_the_place_of_one_over_as_many_ranks(tmp_path):
@@ -55,13 +55,6 @@ def test_matrices_are_cut_without_a_rest():
         assert [(each["rows"], each["columns"] * world) for each in shared] == [*ranks.SHARED]
         growing = [(each["rows"], each["columns"]) for each in found if "total" not in each]
         assert growing == [(n_rows, 65_536) for n_rows in ranks.ROWS if world > 1]
-
-
-def test_a_matrix_that_is_shared_is_measured_beside_one_that_is_not(tmp_path):
-    run = Run(tmp_path / "ranks.json", ranks.FORMAT, "ranks", "one", ranks=2)
-    run.add([{"call": "copy", "rows": 512, "columns": 65_536, "us": 1.0}])
-    missing = [each for each in ranks.matrices(2) if run.lacks(**each)]
-    assert [each["rows"] for each in missing] == [2048, 8192, 4096, 64]
 
 
 def test_the_formula_of_megatron_is_the_loss():

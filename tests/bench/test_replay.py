@@ -11,8 +11,8 @@ import pytest
 
 from softmax_bench import compilation, launches, recording, replay
 from softmax_bench.launches import Launch
+from softmax_bench.schema import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = [row for rows in launches.measured().values() for row in rows]
 SOME = (
     "few_rows/softmax/forward/float32/8x32768",
@@ -123,7 +123,7 @@ def test_a_commit_is_asked_for_what_the_file_does_not_have_of_it(monkeypatch, tm
     monkeypatch.setattr(replay, "measured", lambda: {"old": rows[:1], "new": rows[1:]})
     monkeypatch.setattr(replay, "extracted", lambda commit, folder: tmp_path / commit)
     monkeypatch.setattr(replay, "ask", ask)
-    said = replay.replay(None, None, update=True)
+    said = replay.run(None, None, update=True)
     assert asked == [("new", ["b", "c"]), ("src", ["a", "b", "c"])]
     assert said == f"{cells[0]}: grid 8 → 9\n1 of 3 cells launch something else"
     read = launches.read(tmp_path)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from softmax_bench import __main__, measure, recording, report, slow, tune, tuned
+from softmax_bench import __main__, measure, report, slow, tune, tuned
 from softmax_bench.inputs import Inputs
 from softmax_bench.random_shapes import draw
-from softmax_bench.schema import DataError, write
+from softmax_bench.schema import ROOT, DataError, write
 from softmax_site.benchmarks import tuning as page
 from triton_softmax.config import Device
 
-ROOT = Path(__file__).resolve().parents[2]
 H200 = Device(132, nvidia=True)
 RUNS = tuned.read(ROOT / tuned.FILE)
 
@@ -116,7 +114,7 @@ def line_of(case, problem, choices, us) -> dict:
     return json.loads(json.dumps(line | {"library": 0, "model": model}))
 
 
-ENVIRONMENT = dict.fromkeys(tune.ENVIRONMENT, "x") | {"multiprocessors": 132}
+ENVIRONMENT = dict.fromkeys(tune.ABOUT, "x") | {"multiprocessors": 132}
 
 
 def test_a_line_says_everything_of_a_cell(drawn):
@@ -198,18 +196,6 @@ def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
     )
     assert not plain.traits.any_order and other.traits.any_order
     assert plain.library().kernel == "packed_rows" and other.library().kernel == "split_rows"
-
-
-def test_the_kernels_of_a_slow_kind_can_be_compiled_ahead():
-    with recording.process(lines=True) as pool:
-        found = pool.submit(tune_kernels, ["long-edges"]).result()
-    lines = slow.KINDS["long-edges"].ways
-    assert len(lines) <= found < 3 * len(lines)
-
-
-def tune_kernels(kinds: list[str]) -> int:
-    """How many kernels there are to compile, in a process that records launches."""
-    return len(tune.kernels(tune.slow_cases(kinds, H200), "sm_90"))
 
 
 def test_what_was_found_of_a_slow_kind_is_said_of_the_held_out_cells_too():
