@@ -1,6 +1,6 @@
 """Three programs hold one row, and you say who comes first
 
-Each line of x is a chunk of one row. Run in turn, program 0 finds only its own summary and reads the other chunks itself; program 2 finds all. Choose another order, or launch only two programs, by [(2,)]: every program that runs finishes, and only the third chunk stays unwritten.
+Each line of x is a chunk of one row. Run in turn, program 0 finds only its own summary and reads the other chunks itself; program 2 finds all. Choose another order, or launch only two programs, with [(2,)] in the call: every program that runs finishes, and only the third chunk stays unwritten.
 """
 # code: src/softmax_tutorial/split_rows_simple.py:summary
 # code: src/softmax_tutorial/split_rows_simple.py:kernel

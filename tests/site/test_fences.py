@@ -151,8 +151,8 @@ def listed(html: str) -> Iterator[tuple[str, int, str]]:
     for line in of_class(tree(html), "line"):
         if line.tag == "span":
             path, _, number = of_class(line, "num")[0].get("href", "").partition("#L")
-            path = path.partition("source/src")[2].removesuffix(".html")
-            yield "src" + path, int(number), code_of(line).rstrip()
+            path = path.partition("source/")[2].removesuffix(".html")
+            yield path, int(number), code_of(line).rstrip()
 
 
 def pieces(page: Path) -> list[re.Match]:

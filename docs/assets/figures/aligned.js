@@ -49,7 +49,7 @@ export default {
   says({ cols, start, vector }, { rows, vectors, edges, elements }) {
     const [first, second] = rows;
     const parts = ({ head, body, tail }) => `${head} + ${body} + ${tail}`;
-    return `Head, body and tail of row 0 are ${parts(first)}, those of row 1 ${parts(second)}. ` + (edges === 0
+    return `Head, body and tail of row 0 are ${parts(first)}, and of row 1 they are ${parts(second)}. ` + (edges === 0
       ? `Every row starts and ends on a vector, so nothing is left over: ${vectors} accesses of 16 bytes.`
       : `Four rows take ${vectors} accesses of 16 bytes and ${edges} of single elements; element by element they take ${elements}.`) +
       (cols % vector === 0 && start ? " A length in whole vectors does not help when the first row starts between two." : "");
