@@ -115,6 +115,17 @@ def test_a_gradient_of_infinities_that_may_be_differentiated_is_the_kernels(name
     torch.testing.assert_close(again, once, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@both
+def test_a_result_is_as_wide_as_its_input(name, dtype):
+    x = tensor(3, 8, dtype=dtype)
+    y = FUNCTIONS[name](x, scale=0.5, softcap=4.0)
+    assert y.dtype == dtype
+    bits = torch.finfo(dtype).eps
+    wanted = getattr(torch, name)(4.0 * torch.tanh(x.double() / 8.0), -1)
+    torch.testing.assert_close(y.double(), wanted, rtol=4 * bits, atol=4 * bits)
+
+
 @both
 def test_a_bias_keeps_its_digits_beside_narrow_elements(name):
     """The gradient of x is rounded to 16 bits; that of the bias is not, on the way."""

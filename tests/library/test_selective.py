@@ -234,7 +234,7 @@ def test_a_row_is_cut_into_as_many_chunks_as_it_has_tiles(tiles):
     x = torch.empty(1, int(tiles * plan_tokens.SHORTEST), device=DEVICE)
     made = plan_tokens.plan_of_tokens((x, None, None, None), 1.0, None, False, False)
     chunks = max(1, int(tiles))
-    assert made.launches[0].grid == chunks
+    assert [each.grid for each in made.launches] == [chunks] + [1] * (chunks > 1)
     assert made.workspace.n_words == (3 * chunks if chunks > 1 else 0)
 
 
