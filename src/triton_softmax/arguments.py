@@ -7,7 +7,7 @@ of arguments are here.
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -81,8 +81,7 @@ class Part(NamedTuple):
     widest: int  # of the largest part; 0 if ranks do not know it of each other
     ranks: int
     group: Any
-    # (message, group) → the messages of all ranks, a line for each, and what to wait for
-    exchange: Callable[[Tensor, Any], tuple[Tensor, Any]]
+    exchange: Any  # (message, group) → those of all ranks, a line for each, and what to wait for
 
     def columns(self, index: Tensor, n_cols: int) -> Tensor:
         """Return the columns of classes here, of n_cols; −1 for those of other ranks."""

@@ -627,7 +627,9 @@ written_rows = Operator(
 
 def _tokens_of_part(ranks, known, x, scale, token, mask, factor, *options):
     inputs = x, token, mask, scale
-    plan = plan_of_tokens(inputs, *options, False, _in_ranks(ranks), known.numel())
+    before, softcap, entropy = options
+    part, n_known = _in_ranks(ranks), known.numel()
+    plan = plan_of_tokens(inputs, before, softcap, entropy, False, part, n_known)
     return plan, [each for each in inputs if each is not None]
 
 

@@ -386,7 +386,7 @@ def token_logprobs(
             function = partial(functions[0], scale=scaling[0], softcap=scaling[1])
             return dtensors().token_logprobs(function, x, index, in_place, temperature, invariant)
         x, index = modes.in_memory(input=x, index=index)
-        if by_rows:
+        if isinstance(temperature, Tensor):
             (temperature,) = modes.in_memory(temperature=temperature)
         numbers = scaling if by_rows else (*scaling, float(temperature))
         dim = arguments.check_dim(-1, x.dim())

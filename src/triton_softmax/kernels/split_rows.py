@@ -245,14 +245,15 @@ def merge_row(words_ptr, task, rows, max_polls, OP: tl.constexpr, HOW: tl.conste
     apart = rows.n_tasks
     if HOW.ranks > 1:  # each has as many chunks, and a line of words
         n_words = rows.n_chunks * HOW.ranks
+        live = lane < n_words
         line = (lane // rows.n_chunks).to(tl.int64) * rows.parts[2]
         pointers = words_ptr + line + (task // rows.n_chunks * rows.n_chunks + lane % rows.n_chunks)
     else:
         if OP.any_order:
             n_words = rows.parts[2]
             apart = rows.n_tasks // rows.n_chunks * n_words
+        live = lane < n_words
         pointers = words_ptr + task // rows.n_chunks * n_words + lane
-    live = lane < n_words
     words = (poll(pointers, live, max_polls, HOW.wait, HOW.backoff, HOW.polls),)
     absent = words[0] == 0
     for k in tl.static_range(1, SUMS):

@@ -257,7 +257,7 @@ class RankPlan(Plan):
         if -1 != self.index != current_device():
             with torch.cuda.device(self.index):
                 return self.write(lines, *inputs, out=out, number=number, known=known)
-        outs = (self.empty() if out is None else out,)
+        outs: Any = (self.empty() if out is None else out,)
         for empty in self.more_outs:
             outs += (empty(),)
         if self.launches[0].grid:

@@ -125,7 +125,8 @@ class LossPlan:
         self.accumulator = arguments.accumulator(x.dtype)
         self.dtype = self.accumulator if op.reduces else x.dtype
         self.modifiers = Modifiers(options.scale, options.softcap)
-        self.scalar_offsets, self.discarded_lse_offset = (0,), 0
+        self.scalar_offsets: tuple[int, ...] = ()
+        self.discarded_lse_offset = 0
         self.memory = empty_of((0,), x.dtype, x)
         self.of_rows = empty_of(target.shape, self.accumulator, x)
         self.index = cuda_index(x)
@@ -207,7 +208,7 @@ class LossPlan:
             self._lay_out(main, x, target.numel())
         return results
 
-    def _lay_out(self, main: Plan, x: Tensor, n: int) -> None:
+    def _lay_out(self, main: Any, x: Tensor, n: int) -> None:
         """Keep the plan of the operation, and lay out the memory that the kernels share: five
         scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
         have parts, words come first: a message is these and the first scalars, target logits."""

@@ -26,7 +26,6 @@ from ..kernels.modified_rows import (
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from . import (
-    AnyPlan,
     Fallback,
     Plan,
     RankPlan,
@@ -117,8 +116,8 @@ def run_modified(
 
 def plan_of_part(
     op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Part, invariant: bool
-) -> AnyPlan:
-    """The plan of an operation on matrices, of whose rows ranks have parts; cached."""
+) -> Any:
+    """Return the plan of an operation on matrices, of whose rows ranks have parts; cached."""
     key = (plan_of_part, op, dtype, part, invariant)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)

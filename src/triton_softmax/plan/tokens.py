@@ -79,8 +79,8 @@ def plan_of_tokens(
         key = key_of((run_tokens, before, softcap, entropy, invariant, part, n_known), inputs)
     plan = plans.get(key)
     if plan is None:
-        there = [each is not None for each in inputs[1:]]
-        has = Given(*there, entropy, before, softcap or 0.0)
+        token, mask, scale = [each is not None for each in inputs[1:]]
+        has = Given(token, mask, scale, entropy, before, softcap or 0.0)
         tensors = tuple([each for each in inputs if each is not None])
         plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
     return plan
