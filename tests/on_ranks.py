@@ -536,6 +536,19 @@ def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -
     assert lse.shape == target.shape
 
 
+def placed_probabilities(group) -> None:
+    """The targets of a DTensor have a gradient of their own."""
+    mesh, placements = mesh_of((2, 2)), [Shard(0), Shard(1)]
+    tensors = drawn((4, 6)), torch.softmax(drawn((4, 6), seed=3), -1)
+    for reduction in ("mean", "sum"):
+        leaves = [each.clone().requires_grad_() for each in tensors]
+        gradients = torch.autograd.grad(F.cross_entropy(*leaves, reduction=reduction), leaves)
+        given = [distribute_tensor(each, mesh, placements).requires_grad_() for each in tensors]
+        cross_entropy(*given, reduction=reduction).backward()
+        for leaf, gradient in zip(given, gradients, strict=True):
+            near(leaf.grad.full_tensor(), gradient, torch.float64)
+
+
 def placed_tokens(group) -> None:
     """Tokens and entropies of a DTensor."""
     shape, mesh, placements = (5, 13), mesh_of((2, 2)), [Shard(0), Shard(1)]
