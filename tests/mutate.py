@@ -7,7 +7,7 @@ tests of the changed file, `TESTS`, fail or take three times as long. A survivor
 unless `mutants.toml` says why nothing can kill it; then it is not tried. `build/mutants/` remembers
 what became of each, so that a second run tries what is new. Several processes or machines may each
 try a `--part`; the run without one reads the memory of all, and writes the result:
-`docs/reference/mutants.json`.
+`docs/reference/mutants.json`. `--of plan` draws from one folder or file, and only prints.
 """
 
 import argparse
@@ -32,7 +32,9 @@ WORDS = ("annotation", "returns", "msg")  # parts of a statement that compute no
 
 TESTS = {
     "config/": "test_config.py",
-    "distributed/": "",  # nothing is drawn here: the tests take minutes for each mutant
+    "distributed/process_group": "distributed/test_every_sequence.py distributed/test_agreeing.py"
+    " distributed/test_ranks.py",
+    "distributed/": "distributed/test_ranks.py distributed/test_parts.py",
     "kernels/device/exchange": "kernels/test_split_rows.py kernels/test_strided.py",
     "kernels/device/registers": "kernels/test_split_rows.py kernels/test_geometries.py",
     "kernels/device/softcap": "test_modifiers.py",
@@ -57,12 +59,15 @@ TESTS = {
     " test_inductor.py test_losses.py",
     "plan/launch": "test_launch.py test_dispatch.py",
     "plan/layout": "test_dispatch.py test_ops.py",
-    "plan/tokens": "test_selective.py",
+    "plan/tokens": "test_selective.py distributed/test_parts.py",
     "plan": "test_way.py test_launch.py test_dispatch.py test_losses.py test_modifiers.py"
-    " test_derivatives.py",
+    " test_derivatives.py distributed/test_parts.py",
     "": "test_way.py test_losses.py test_derivatives.py test_modifiers.py test_functional.py",
 }
 """Tests in `tests/library` of a file, by how its path begins: in this order, the fastest first."""
+
+ON_REQUEST = "distributed/"
+"""Files of which mutants are drawn only by `--of`: their tests take minutes for each."""
 
 PAIRS = {"Eq": "NotEq", "Is": "IsNot", "In": "NotIn", "Add": "Sub", "Mult": "FloorDiv", "And": "Or"}
 PAIRS |= {"BitAnd": "BitOr", "LShift": "RShift", "min": "max", "minimum": "maximum"}
@@ -211,15 +216,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draw", type=int, default=60, help="how many mutants")
     parser.add_argument("--seed", type=int, default=20261123)
+    parser.add_argument("--of", default="", help="how the path in the library begins")
     parser.add_argument("--part", default="1/1", help="i/n: every nth; writes no result")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     found = (path.relative_to(ROOT).as_posix() for path in (ROOT / LIBRARY).rglob("*.py"))
-    paths = sorted(path for path in found if checked_by(path))
+    left_out = () if options.of else (f"{LIBRARY}/{ON_REQUEST}",)
+    paths = sorted(each for each in found if each.startswith(f"{LIBRARY}/{options.of}"))
+    paths = [each for each in paths if not each.startswith(left_out)]
     mutants = [each for path in paths for each in mutants_of(path, (ROOT / path).read_text("utf8"))]
     random.Random(options.seed).shuffle(mutants)
     drawn = [(mutant, checked_by(mutant.path)) for mutant in mutants[: options.draw]]
     explained = tomllib.loads((ROOT / "tests/mutants.toml").read_text("utf8"))
+    if not options.of:
+        for name in sorted(explained.keys() - {mutant.name for mutant in mutants}):
+            print("explains a line that is no more:", name)
     with tempfile.TemporaryDirectory() as folder:
         of_part = f"build/mutants/{part}-of-{parts}.jsonl"
         trial = Trial(copy_to(Path(folder)), ROOT / of_part)
@@ -227,7 +238,7 @@ def main() -> None:
         for mutant, tests in drawn[part - 1 :: parts]:
             fates.append(mutant.name not in explained and trial.killed(mutant, tests))
             print("killed" if fates[-1] else "SURVIVED", mutant.line, mutant.name, flush=True)
-    if parts > 1:
+    if parts > 1 or options.of:
         return
     survivors = [
         {"place": f"{mutant.path}:{mutant.line}", "change": mutant.change}

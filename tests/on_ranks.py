@@ -491,6 +491,9 @@ def placed(group, name, mesh_shape, placements, shape, dim) -> None:
     assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == x.dtype
     if name == "logsumexp":
         moved = {over: Replicate()} | {Shard(i): Shard(i - 1) for i in range(over.dim + 1, x.dim())}
+        kept = triton_softmax.logsumexp(given, dim, keepdim=True)
+        assert kept.shape == expected.unsqueeze(dim).shape
+        near(kept.full_tensor().detach(), expected.unsqueeze(dim), x.dtype)
     assert list(y.placements) == [moved.get(each, each) for each in placements]
     near(y.full_tensor().detach(), expected, x.dtype)
     dy = distribute_tensor(dy, mesh, y.placements)
@@ -534,6 +537,19 @@ def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -
     assert given.grad.placements == given.placements
     near(given.grad.full_tensor(), gradient, torch.float64)
     assert lse.shape == target.shape
+
+
+def placed_probabilities(group) -> None:
+    """The targets of a DTensor have a gradient of their own."""
+    mesh, placements = mesh_of((2, 2)), [Shard(0), Shard(1)]
+    tensors = drawn((4, 6)), torch.softmax(drawn((4, 6), seed=3), -1)
+    for reduction in ("mean", "sum"):
+        leaves = [each.clone().requires_grad_() for each in tensors]
+        gradients = torch.autograd.grad(F.cross_entropy(*leaves, reduction=reduction), leaves)
+        given = [distribute_tensor(each, mesh, placements).requires_grad_() for each in tensors]
+        cross_entropy(*given, reduction=reduction).backward()
+        for leaf, gradient in zip(given, gradients, strict=True):
+            near(leaf.grad.full_tensor(), gradient, torch.float64)
 
 
 def placed_tokens(group) -> None:
@@ -724,7 +740,8 @@ def with_maps(group, name: str, on_mesh: bool = False) -> None:
     where = torch.rand(5, 7, generator=torch.Generator().manual_seed(3)) > 0.3
     where[2] = False
     where[3, :4] = False
-    more = {"scale": 0.7, "softcap": 4.0, "safe": True}
+    scale = 0.7 if on_mesh else drawn((5, 1), seed=4).abs() + 0.5
+    more = {"scale": scale, "softcap": 4.0, "safe": True}
     bias, whole = drawn((5, 7), seed=2), x.clone().requires_grad_()
     with computed(False):
         expected = NORMALIZED[name](whole, where=where, bias=bias, **more)

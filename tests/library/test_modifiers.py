@@ -17,6 +17,8 @@ from kernel_cases import (
     watch_accesses,
 )
 from triton_softmax import log_softmax, plan, softmax
+from triton_softmax.arguments import Part
+from triton_softmax.distributed.process_group import send
 from triton_softmax.kernels.modified_rows import ModifierFlags
 from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import modified
@@ -113,6 +115,17 @@ def test_a_gradient_of_infinities_that_may_be_differentiated_is_the_kernels(name
         for each in (False, True)
     )
     torch.testing.assert_close(again, once, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@both
+def test_a_result_is_as_wide_as_its_input(name, dtype):
+    x = tensor(3, 8, dtype=dtype)
+    y = FUNCTIONS[name](x, scale=0.5, softcap=4.0)
+    assert y.dtype == dtype
+    bits = torch.finfo(dtype).eps
+    wanted = getattr(torch, name)(4.0 * torch.tanh(x.double() / 8.0), -1)
+    torch.testing.assert_close(y.double(), wanted, rtol=4 * bits, atol=4 * bits)
 
 
 @both
@@ -415,3 +428,21 @@ def test_rows_that_share_a_map_are_neighbours_if_the_cache_does_not_hold_it(dtyp
     flags = ModifierFlags(bias=True)
     made = modified._plan_modified(OPERATIONS["softmax"], flags, inputs, *options)
     assert made.launches[0].numbers[2] == sizes
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@both
+def test_ranks_have_the_chunks_of_one_gpu_among_them(name, ranks):
+    """In a batch-invariant call: no more programs and words than the whole row has."""
+    n_cols, op = 1 << 14, OPERATIONS[name]
+    part = Part(0, n_cols, n_cols // ranks, ranks, None, send)
+    options = (1, torch.float32, None, True)
+    one, mine = (
+        modified._plan_modified(op, ModifierFlags(), (x,), *options, of, None)
+        for x, of in (
+            (torch.empty(3, n_cols, device=DEVICE), None),
+            (torch.empty(3, n_cols // ranks, device=DEVICE), part),
+        )
+    )
+    assert mine.launches[0].grid * ranks == one.launches[0].grid
+    assert mine.n_words * ranks == one.workspace.n_words > 0

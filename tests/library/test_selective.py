@@ -119,6 +119,7 @@ STRIDES = {
     "every other class": lambda x: x[..., ::2],
     "transposed": lambda x: x.transpose(0, 1),
     "classes in front": lambda x: x[..., :9].permute(1, 2, 0),
+    "one class": lambda x: x[0, :1, :9].t(),
     "one row for all": lambda x: x[:1].expand(3, -1, -1),
 }
 
@@ -225,6 +226,16 @@ def test_few_rows_are_cut(n_cols, dtype, more, monkeypatch):
     assert ran == ["token_rows_kernel"] * 2 + ["token_gradient_kernel"]
     check(x, index, 1.0, mask, **more)
     probe.forget()
+
+
+@pytest.mark.parametrize("tiles", [0.5, 1, 4, 7])
+def test_a_row_is_cut_into_as_many_chunks_as_it_has_tiles(tiles):
+    """The rows of one program need no words of their own."""
+    x = torch.empty(1, int(tiles * plan_tokens.SHORTEST), device=DEVICE)
+    made = plan_tokens.plan_of_tokens((x, None, None, None), 1.0, None, False, False)
+    chunks = max(1, int(tiles))
+    assert [each.grid for each in made.launches] == [chunks] + [1] * (chunks > 1)
+    assert made.workspace.n_words == (3 * chunks if chunks > 1 else 0)
 
 
 @pytest.mark.parametrize("name", SCALINGS)

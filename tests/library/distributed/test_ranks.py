@@ -44,6 +44,7 @@ OF_A_KIND = {
         "without_processors": 3,
         "selective": 3,
         "in_blocks": 3,
+        "placed_probabilities": 4,
         "placed_tokens": 4,
         "refused": 4,
     },
