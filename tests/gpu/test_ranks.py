@@ -20,7 +20,7 @@ import torch.distributed as dist
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 300
+LIMIT = 600
 TIMEOUT = 30
 """Seconds after which a rank is missed."""
 

@@ -79,10 +79,13 @@ def test_the_plots_follow_the_file(data, call):
 def test_the_words_on_processor_and_formula_follow_the_file(data):
     """Where the processor takes longer than the GPU is counted."""
     for at, point in enumerate(ranks.points(data)):
+        for call in point.calls.values():
+            call.pop("sustained_us", None)
         point.calls[ranks.LOSS] |= {"us": 100.0, "host_us": 150.0 if at < 2 else 50.0}
     quote = ranks.quoted(data).loss
     assert (quote.held_up, quote.count) == (2, 3)
-    row(data, "cross-entropy, Megatron-LM's formula")["host_us"] = 1500.0  # beside our 150
+    for other in ranks.OTHERS[ranks.LOSS]:
+        row(data, other)["host_us"] = 1500.0  # beside our 150, and more than the GPU takes
     assert ranks.quoted(data).loss.back_to_back[0] == pytest.approx(10)
     for point in ranks.points(data):
         point.calls[ranks.LOSS]["us"] = 1.1 * ranks.predicted_us(point)
@@ -95,28 +98,29 @@ def test_a_call_that_ran_out_of_memory_is_a_dash(data):
         other.pop(name, None)
     other["error"] = "out of memory"
     cells = line(ranks.compared(data, ranks.SOFTMAX).text, "4 ranks, 8,192 rows")
-    assert cells[5] == "–" and "no right answer" in cells[1]
+    assert "–" in cells and any("no right answer" in each for each in cells)
 
 
 def test_an_older_run_is_shown_and_not_spoken_of(data):
     """Its numbers stay in the tables; sentences are about today's code."""
     before, points = ranks.compared(data, ranks.LOSS).text, ranks.quoted(data).loss.count
-    older = f"an older version of ours, commit `{data['runs'][1]['commit']}`"
-    data["runs"][1] |= {"changed": 3, "commit": data["runs"][0]["commit"]}
+    older = "an older version of ours, commit `0123abc`"
+    data["runs"][1] |= {"changed": 3, "commit": "0123abc"}
     after = ranks.compared(data, ranks.LOSS).text
     assert line(after, "4 ranks, 512 rows") == line(before, "4 ranks, 512 rows")
     assert (points, ranks.quoted(data).loss.count) == (3, 3)
-    assert older in before and older not in after
+    assert older not in before and older in after
     assert ranks.compared(data, ranks.LOSS).measured.changed == 0
 
 
 def test_pushed_words_follow_the_file(data):
     text = ranks.compared(data, ranks.SOFTMAX).text
     pushed, alone = (row(data, f"softmax, {name}")["us"] for name in ("words pushed", "part alone"))
-    assert line(text, "2 ranks, 512 rows")[3:5] == [f"{pushed:,.0f}", f"{alone:,.0f}"]
+    cells = line(text, "2 ranks, 512 rows")
+    assert f"{pushed:,.0f}" == cells[3] and f"{alone:,.0f}" in cells[4:]
     for run in data["runs"]:
         for each in run["rows"]:
-            if each["call"] == f"softmax, {ranks.PUSHED}":
+            if each["call"] == f"softmax, {ranks.PUSHED}" and "total" not in each:
                 each["us"] = 1.5 * row(data, "softmax, part alone", n_rows=each["rows"])["us"]
     assert ranks.quoted(data).softmax.pushed_alone[0] == pytest.approx(1.5)
     for run in data["runs"]:
@@ -135,6 +139,7 @@ def test_matrices_that_ranks_share_follow_the_file(data):
     before = [ranks.compared(data, each).text for each in (ranks.SOFTMAX, ranks.LOSS)]
     for run in data["runs"]:
         run["rows"] = [row for row in run["rows"] if "total" not in row]
+    data["runs"] = [run for run in data["runs"] if run["ranks"] > 1]
     data["runs"].append({**data["runs"][0], "ranks": 1, "rows": []})
     for run in data["runs"]:
         matrix = {"rows": 64, "columns": 152_064 // run["ranks"], "total": 152_064}
@@ -170,24 +175,15 @@ def test_the_formula_takes_its_constants_from_the_file(data):
     assert changed[4] == f"{3 * copied + message:,.0f}" and changed[3] == cells[3]
 
 
-def test_the_formula_is_the_one_on_the_page():
+def test_the_formula_is_the_one_on_the_page(data):
     """The lines that the page shows give what the module computes."""
     page = (ROOT / "docs/benchmarks/ranks.md").read_text("utf8")
     shown = re.search(r"^ *>>> def seconds.*?(?=^ *```)", page, re.M | re.S)
     exec(re.sub(r"^ *(>>>|\.\.\.) ", "", shown[0], flags=re.M), names := {})
-    given = (4, 100, 3000, 2, 4e12, 3e-5, 9e9)
-    assert names["seconds"](*given) == pytest.approx(ranks.seconds(*given))
-
-
-def test_the_prediction_passes_through_the_messages(data):
-    memory, latency, link = ranks.constants(data)
-    for n_rows in (512, 8192):
-        expected = row(data, "message", 4, n_rows)["us"] * 1e-6
-        assert ranks.seconds(4, n_rows, 0, 2, memory, latency, link) == pytest.approx(expected)
-    before = ranks.prediction(data).text
-    assert line(before, "1,024 ranks")
-    row(data, "copy", 4, 8192)["us"] *= 2
-    assert line(before, "2 ranks")[2] != line(ranks.prediction(data).text, "2 ranks")[2]
+    for point in ranks.points(data):
+        message, columns = point.calls["message"]["us"] * 1e-6, point.columns * point.ranks
+        given = point.ranks, point.rows, columns, ranks.ITEMSIZE, point.memory, message
+        assert 1e6 * names["seconds"](*given) == pytest.approx(ranks.predicted_us(point))
 
 
 def test_without_the_file_the_page_says_so(tmp_path):

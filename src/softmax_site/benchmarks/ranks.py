@@ -42,12 +42,6 @@ OTHERS = {
 ITEMSIZE = 2
 """Bytes of an element: bfloat16."""
 
-PREDICTED = (2, 8, 64, 1024)
-"""Numbers of ranks for which the page counts bytes, and the formula gives times."""
-
-MATRIX = (8192, 131_072)
-"""Rows and columns of the matrix that they share."""
-
 
 class Point(NamedTuple):
     """What was measured of one matrix over one number of ranks."""
@@ -81,11 +75,6 @@ class Point(NamedTuple):
         return 2 * self.rows * self.columns * ITEMSIZE / (self.calls["copy"]["us"] * 1e-6)
 
     @property
-    def received(self) -> int:
-        """Bytes that a rank receives."""
-        return 8 * self.rows * (self.ranks - 1)
-
-    @property
     def name(self) -> str:
         """In words."""
         return f"{self.ranks} ranks, {self.rows:,} rows"
@@ -107,16 +96,10 @@ def spoken_of(data: dict) -> dict:
     return next((run for run in data["runs"] if run["ranks"] == 2), data["runs"][0])
 
 
-def seconds(R: int, n: int, N: int, b: int, memory: float, latency: float, link: float) -> float:
-    """The formula of the page."""
-    return 3 * n * N * b / R / memory + latency + 8 * n * (R - 1) / link
-
-
 def predicted_us(point: Point) -> float:
-    """The formula at a measured point, with the rate of the copy there, and the message there for
-    the latency and the partials together."""
-    R, n, N = point.ranks, point.rows, point.columns * point.ranks
-    passes = seconds(R, n, N, ITEMSIZE, point.memory, 0.0, float("inf"))
+    """The formula of the page at a measured point: three passes at the rate of the copy there, and
+    the message there."""
+    passes = 3 * point.rows * point.columns * ITEMSIZE / point.memory
     return passes * 1e6 + point.calls["message"]["us"]
 
 
@@ -238,31 +221,6 @@ def formula(data: dict) -> Fragment:
     return _fragment(data, shown, f"\n{_origin(data)}")
 
 
-def constants(data: dict) -> tuple[float, float, float]:
-    """Bytes a second of memory, seconds of latency, and bytes a second of the links: of the largest
-    copy over the most ranks, and of the line through their shortest and longest message."""
-    many = max(points(data), key=lambda point: (point.ranks, point.rows))
-    few = min((p for p in points(data) if p.ranks == many.ranks), key=lambda point: point.rows)
-    short, long = (point.calls["message"]["us"] * 1e-6 for point in (few, many))
-    link = (many.received - few.received) / (long - short) if long > short else float("inf")
-    return many.memory, short - few.received / link, link
-
-
-def prediction(data: dict) -> Fragment:
-    """What the formula says for more ranks than were measured."""
-    memory, latency, link = constants(data)
-    n, N = MATRIX
-    body = []
-    for R in PREDICTED:
-        elements = seconds(R, n, N, ITEMSIZE, memory, 0.0, float("inf"))
-        partials = seconds(R, n, 0, ITEMSIZE, memory, 0.0, link)
-        times = (1e6 * each for each in (elements, partials, elements + latency + partials))
-        body.append([f"{R:,} ranks", f"{N // R:,} columns each", *map(_us, times)])
-    head = ["over", "part of a rank", "µs, predicted: elements", "partials", "all with latency"]
-    caption = f"{n:,} rows of {N:,} columns"
-    return Fragment(f"{block(table(head, body, 2, caption=caption))}\n")
-
-
 class Quote:
     """What may be said of a call at the points of today's code."""
 
@@ -285,9 +243,7 @@ def quoted(data: dict) -> Names:
     """The numbers that pages quote, of the run over two ranks. Others are shown, but no sentence is
     made of them."""
     found = list(points({"runs": [spoken_of(data)]}))
-    memory, latency, link = constants(data)
-    units = {"memory": memory / 1e12, "latency": latency * 1e6, "link": memory / link}
-    return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS), **units)
+    return Names(softmax=Quote(found, SOFTMAX), loss=Quote(found, LOSS))
 
 
 def read(root: Path) -> dict | None:
@@ -307,7 +263,6 @@ def fragments(root: Path) -> dict[str, Fragment]:
         "ranks-loss": lambda data: compared(data, LOSS),
         "ranks-shared": shared,
         "ranks-formula": formula,
-        "ranks-prediction": prediction,
     }
     data = read(root)
     return {name: each(data) if data else NOT_MEASURED for name, each in make.items()}
