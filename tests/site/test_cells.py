@@ -125,6 +125,7 @@ def test_what_the_front_page_lets_one_try_does_what_it_says():
 @pytest.mark.browser
 def test_a_click_breaks_the_kernel_of_the_front_page_and_mends_it(tab):
     cell = tab.open("index").view.locator(CELL)
+    cell.scroll_into_view_if_needed()
     area, result = cell.locator("textarea"), cell.locator(".run-result")
     whole, shown = area.input_value(), result.locator("td").all_text_contents()
     for at, (label, old, new, why) in enumerate(cells.read(ROOT, "home").tries):
