@@ -634,7 +634,8 @@ def _published_tokens(known, ranks, *args):
 
 def _written_tokens(known, lines, *args):
     plan, tensors = _tokens_of_part(len(lines), known, *args)
-    return plan.write(lines, *tensors, number=args[4], known=known)
+    # Log-probabilities follow from what is known; the plan has none, and returns no values there.
+    return _nothing(args[0]), *plan.write(lines, *tensors, number=args[4], known=known)[1:]
 
 
 def _line_of_tokens(known, ranks, x, *_):
@@ -651,5 +652,5 @@ written_tokens = Operator(
     f"written_tokens(Tensor known, Tensor lines, {_TOKENS}, bool entropy) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     _written_tokens,
-    lambda known, lines, x, *_: (*_token_rows_shape(x, None, x), torch.empty_like(known)),
+    lambda known, lines, x, *_: (*_token_rows_shape(x, None, None), torch.empty_like(known)),
 )

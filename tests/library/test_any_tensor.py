@@ -78,6 +78,16 @@ def mesh() -> Any:
     return init_device_mesh(DEVICE, (1,))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_group_afterwards():
+    """Other tests of the process, and snippets of pages, start groups of their own."""
+    before = dist.is_initialized()
+    yield
+    if not before and dist.is_initialized():
+        dist.destroy_process_group()
+        mesh.cache_clear()
+
+
 def behind(t: Tensor) -> Tensor:
     return torch.cat([t.new_ones(3), t.flatten()])[3:].view(t.shape)
 
