@@ -20,7 +20,10 @@ WIDTHS = ((640, "for-wide"), (358, "for-narrow"))
 def figure(data: dict) -> str:
     """The shares of a copy's speed."""
     every = share.rows(data)
-    draw = lambda width, more: share.svg(every, width, 16 if width > 500 else 17, more)  # noqa: E731
+
+    def draw(width: int, more: str) -> str:
+        return share.svg(every, width, 16 if width > 500 else 17, more)
+
     return in_two_widths(draw, share.alt(every), "copy-share")
 
 

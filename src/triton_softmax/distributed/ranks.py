@@ -75,7 +75,7 @@ def over_ranks(
         if block is not None:
             # A multiple of 8 rows begins where the tensor does, modulo a vector.
             first, end = block[0] // 8 * 8, block[1]
-            at = slice(first, end if end is None or end == len(x) else end // 8 * 8)
+            at = slice(first, end if end == len(x) else end // 8 * 8)
             rows = tuple([each[at] for each in inputs])
             plan: Any = plan_of_part(op, rows, dtype, part, invariant)
             waiting = plan, send(plan.publish(*rows), part.group), rows, y[at]

@@ -271,7 +271,7 @@ def cross_entropy(
             target.requires_grad or (weight is not None and weight.requires_grad)
         )
         more = ("probabilities" if given else tuple(target.shape), target.dtype, differentiated)
-        more += (None if weight is None else "weights", *options[1:5], *options[6:])
+        more += (None if weight is None else f"weights of {weight.dtype}", *options[1:])
         if weight is not None and weight.dim() == 1:
             weights = len(weight)
         kinds = (type(options.z_loss), type(options.scale), type(options.softcap))

@@ -215,11 +215,12 @@ class LossPlan:
         first = main.n_words * dtype.itemsize if ranks else 0
         if first % 16:  # kernels are compiled for scalars that begin where an access may
             return
-        starts = [first + k * n * size for k in range(7)]
-        self.scalar_offsets = starts[6], *starts[: self.op.numbers - 1]
-        self.discarded_lse_offset = starts[5]
-        n_bytes = starts[6] + 8 * n
-        self.memory = empty_of((-(-n_bytes // dtype.itemsize),), dtype, x)
+        starts = [first + k * n * size for k in range(6)]
+        lse = -(-starts[5] // 16) * 16
+        marked = -(-(lse + n * size) // 16) * 16
+        self.scalar_offsets = marked, *starts[: self.op.numbers - 1]
+        self.discarded_lse_offset = lse
+        self.memory = empty_of((-(-(marked + 8 * n) // dtype.itemsize),), dtype, x)
         self.main = main
 
 

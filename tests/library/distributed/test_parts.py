@@ -38,8 +38,10 @@ def test_parts_of_any_size(ranks, name, sizes):
     "n, dtype", [(9001, torch.float32), (40, torch.bfloat16), (9, torch.float64)]
 )
 def test_kernels_of_a_loss_share_memory(ranks, n, dtype):
-    ranks.ask("loss_by_addresses", n, dtype, world=2)
-    ranks.ask("loss_by_addresses", n, dtype, world=2, reduction="none", label_smoothing=0.1)
+    for rows in (5, 8):
+        ranks.ask("loss_by_addresses", rows, n, dtype, world=2)
+        smoothed = {"reduction": "none", "label_smoothing": 0.1}
+        ranks.ask("loss_by_addresses", rows, n, dtype, world=2, **smoothed)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -252,7 +252,7 @@ def test_rows_have_the_same_bits_in_any_company(ranks, name):
 
 
 DISAGREEMENTS = "rows, dtype, function, dimension, with a gradient, smoothing of labels"
-DISAGREEMENTS += ", vocabulary, size of it"
+DISAGREEMENTS += ", vocabulary, size of it, dtype of weights"
 
 
 @pytest.mark.parametrize("what", DISAGREEMENTS.split(", "))
