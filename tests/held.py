@@ -199,6 +199,12 @@ def relations(text: str) -> list[str]:
     return [each[1:-1] for each in found if RELATION.search(each)]
 
 
+def constants(text: str) -> list[str]:
+    """The formulas in lines of a page that are a number, in figures alone."""
+    found = re.findall(INLINE, equations.FENCE.sub(blank, text))
+    return [each[1:-1] for each in found if re.fullmatch(r"-?\d[^A-Za-z\\=]*", each[1:-1])]
+
+
 @functools.cache
 def holds(latex: str) -> bool:
     return latex in lists()["conditions"]["formulas"] or holds_somewhere(latex)
@@ -262,6 +268,8 @@ def faults(path: str, text: str) -> list[str]:
     displayed = equations.EQUATION.finditer(equations.FENCE.sub(blank, text))
     found = [each["label"] for each in displayed if wrong(each["label"], each["latex"])]
     found += [each for each in relations(text) if not holds(each)]
+    known = lists()["constants"].get(path.removeprefix("docs/"), ())
+    found += [each for each in constants(text) if each not in known]
     found += unheld(path.removeprefix("docs/"), text) + miscounted(path, text)
     found += unknown(text) + moves(text) + missing(text)
     return found + (uncorrected(text) if path == "docs/reference/sources.md" else [])

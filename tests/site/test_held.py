@@ -2,7 +2,7 @@
 
 import pytest
 
-from held import NUMBER, faults, lists, miscounted, plain, prose, valued
+from held import NUMBER, constants, faults, lists, miscounted, plain, prose, valued
 from site_build import ROOT, pages
 
 
@@ -20,6 +20,11 @@ def test_what_a_page_says_is_held(page):
 def test_what_is_counted_is_what_is_said(path):
     """In a docstring, too."""
     assert not miscounted(path, (ROOT / path).read_text("utf8"))
+
+
+def test_every_listed_constant_is_on_its_page():
+    for page, listed in lists()["constants"].items():
+        assert {*listed} == {*constants((ROOT / "docs" / page).read_text("utf8"))}, page
 
 
 def test_the_list_is_computed_where_it_can_be_and_says_nothing_that_no_page_says():
