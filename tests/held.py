@@ -202,7 +202,7 @@ def relations(text: str) -> list[str]:
 def constants(text: str) -> list[str]:
     """The formulas in lines of a page that are a number, in figures alone."""
     found = re.findall(INLINE, equations.FENCE.sub(blank, text))
-    return [each[1:-1] for each in found if re.fullmatch(r"-?\d[^A-Za-z\\=]*", each[1:-1])]
+    return [each[1:-1] for each in found if re.fullmatch(r"[-+]?\d[^A-Za-z\\=]*", each[1:-1])]
 
 
 @functools.cache
