@@ -55,9 +55,7 @@ class Shard(NamedTuple):
     start: int  # the first column here
     total: int  # columns on all ranks together
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
-    # (first, end) of the rows of each block. Not slices: `torch.compile` of PyTorch 2.11 does not
-    # know one that comes from the default of a field.
-    blocks: tuple[tuple[int, int | None], ...] = ((0, None),)
+    blocks: tuple[tuple[int, int], ...] = ()  # (first, end) of the rows of each; empty if one
     over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
     parts: tuple[tuple[int, int], ...] = ()

@@ -64,7 +64,7 @@ def over_ranks(
     if not plain:
         lines = operators.lines_of(op, inputs, (), dtype, part)
         return operators.from_lines(op, inputs, (), dtype, part, lines)[0]
-    if len(shard.blocks) == 1:
+    if len(shard.blocks) < 2:
         return plan_of_part(op, inputs, dtype, part, invariant)(*inputs)
     if invariant:
         inputs = tuple(map(layout.on_vectors, inputs))
