@@ -45,7 +45,7 @@ def test_exercises_are_solved_in_the_page_and_remembered(tab):
     total = len(exercises)
     view = tab.open("practice/index").view
     says = view.locator(".exercise-progress")
-    assert f"0 of {total} solved. Begin with: Where exp overflows" in says.inner_text()
+    assert f"0 of {total} solved. Begin with: Which constants will do" in says.inner_text()
     for which, (_, names) in course.stages(ROOT).items():
         tab.open(f"practice/{which}")
         assert view.locator(".exercise").count() == len(names)
