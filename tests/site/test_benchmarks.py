@@ -437,7 +437,7 @@ def test_blocks_of_bytes_follow_the_count(made):
     text = made.fragments["moved-three_loops"].text
     now = text[text.index('class="now"') :]
     assert now.count('class="read"') == 3 and now.count('class="write"') == 1
-    assert "single block" in text and "3 read + 1 written = </span>4 MN" in text
+    assert "single block" in text and "3 reads + 1 write = </span>4 trips" in text
 
 
 # Plots
