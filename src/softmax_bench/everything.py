@@ -223,11 +223,10 @@ def run(
     ) -> None:
         spent = done.get(job.name, {}).get("seconds", 0.0) + time.monotonic() - began
         failed = "cut off" if stopped else f"failed, see {job.name}.log"
-        done[job.name] = {
-            "state": failed if process.poll() != 0 else "done",
-            "seconds": round(spent, 1),
-            "rows": counts(out / f"{job.name}.json"),
-        }
+        state, rows = failed if process.poll() != 0 else "done", counts(out / f"{job.name}.json")
+        if state.startswith("failed") and rows != done.get(job.name, {}).get("rows", {}):
+            todo.insert(0, job)  # it goes on behind what has ended it
+        done[job.name] = {"state": state, "seconds": round(spent, 1), "rows": rows}
         free.extend(taken)
         del running[job.name]
         write(out / PROGRESS, about, 2)

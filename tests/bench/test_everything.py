@@ -135,6 +135,16 @@ def test_time_is_kept_and_what_is_cut_off_may_write(tmp_path):
     assert about["jobs"]["long"]["state"] == "cut off" and "never" not in about["jobs"]
 
 
+def test_a_job_that_dies_goes_on_while_it_gets_anywhere(tmp_path):
+    text = "import json; path = out + '/' + name + '.json'; "
+    text += "rows = json.load(open(path))['rows'] if os.path.exists(path) else []; "
+    text += "rows += [{'status': 'ok'}] * (len(rows) < 3); "
+    text += "json.dump({'rows': rows}, open(path, 'w')); os.abort()"
+    plan, about = plan_of(tmp_path, "dies"), new()
+    assert not everything.run(plan, tmp_path, ["0"], 60, about, script(text))
+    assert about["jobs"]["dies"]["rows"] == {"ok": 3}
+
+
 def test_a_job_that_hangs_is_stopped_and_others_go_on(tmp_path, monkeypatch):
     """With what it has started, although none of it listens."""
     monkeypatch.setattr(everything, "BEGINS", 0.0)

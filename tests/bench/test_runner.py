@@ -304,6 +304,24 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
     assert len(schema.load(out)["rows"]) == 4
 
 
+def test_who_ends_the_process_is_not_asked_again(tmp_path, monkeypatch):
+    """What was asked last is on disk until the run ends."""
+    marker, marked, asked = tmp_path / "data.now", [], [case(who=(COPY, "liger", "torch"))]
+
+    def function(case, t):
+        marked.append(marker.read_text())
+        return lambda x: torch.softmax(x, -1)
+
+    monkeypatch.setitem(providers.FUNCTIONS, "liger", function)
+    measured(tmp_path, asked)
+    assert marked == [f"{asked[0].id} liger"] and not marker.exists()
+    (tmp_path / "data.json").unlink()
+    marker.write_text(marked[0])
+    rows = {row["provider"]: row for row in measured(tmp_path, asked)}
+    assert rows["liger"]["status"] == "failed" and "ended" in rows["liger"]["reason"]
+    assert rows["torch"]["status"] == "ok" and len(marked) == 1
+
+
 def test_the_median_of_uneven_turns_is_in_order():
     """Half of all samples may be of the two turns that are unlike the others."""
     row = runner.taken([[9.0] * 5, [9.0] * 5] + [[10.0]] * 8)

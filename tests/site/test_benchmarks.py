@@ -551,7 +551,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     assert "✗\N{NO-BREAK SPACE}4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
 
 
-def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
+def test_a_reason_quotes_counters_of_all_its_cases_or_says_that_there_are_none(tmp_path):
     """Of two cases one has a profile, then both."""
     cases = [Case("forward", shape) for shape in ((131072, 1024), (65536, 2048))]
     run = {"environment": environment()}
@@ -567,8 +567,7 @@ def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
         profiles = profiled.Profiles(tmp_path, rows)
         return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text
 
-    with pytest.raises(QuoteError, match=r"no profile of forward/softmax/.*65536x2048"):
-        told()
+    assert re.sub("<[^>]+>", "", told()).count("(not measured) to (not measured) %.") == 1
     cells[rows[2]["case"]] = {CHOOSER: [launch | {"xu": 75, "stalls": {}}]}
     assert 'Busy for <data value="50">50</data> to <data value="75">75</data> %.' in told()
 
