@@ -142,13 +142,10 @@ def test_a_check_through_a_cross_entropy_accepts_y_times_dy():
 
 
 def test_the_two_benchmarks_count_bytes_differently():
-    """A9 counts 2·M·N elements, B4 M·N: the same time reads twice as fast. Read once and written
-    once is 2·M·N."""
+    """A9 counts 2·M·N elements, which is read once and written once, B4 M·N: the same time reads
+    twice as fast."""
     for m, n in ((4096, 256), (4096, 12672)):
         assert FORWARD["single_block"].elements(m, n) == 2 * m * n
-        seconds = 1e-4
-        article, tutorial = 2 * m * n * 4 / seconds, m * n * 4 / seconds
-        assert article / tutorial == 2
 
 
 # --- C, the puzzles -------------------------------------------------------------------------------

@@ -44,12 +44,14 @@ def test_it_runs_where_there_is_nothing_else(tmp_path):
         assert fine or "AssertionError" in ran.stderr
 
 
-@pytest.mark.parametrize("longest, rung, tile", [
-    (8192, single_block, {}), (4, two_loops, {"block_cols": 4096}),
-])  # fmt: skip
+BOTH_WAYS = pytest.mark.parametrize("longest", [8192, 4])  # in one block, and in two loops
+
+
+@BOTH_WAYS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_it_has_the_bits_of_the_tutorial(taken, monkeypatch, longest, rung, tile, dtype):
+def test_it_has_the_bits_of_the_tutorial(taken, monkeypatch, longest, dtype):
     monkeypatch.setattr(taken, "LONGEST", longest)
+    rung, tile = (two_loops, {"block_cols": 4096}) if longest == 4 else (single_block, {})
     x = (8 * torch.randn(3, 5000, device=DEVICE)).to(dtype).requires_grad_()
     dy = torch.randn_like(x)
     y = taken.Softmax.apply(x)
@@ -60,9 +62,9 @@ def test_it_has_the_bits_of_the_tutorial(taken, monkeypatch, longest, rung, tile
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [(3, 1), (2, 3, 5), (2, 700)], ids=str)
-@pytest.mark.parametrize("longest", [1024, 4])
+@BOTH_WAYS
 def test_it_is_right(taken, monkeypatch, shape, dtype, longest):
-    """In one block and in two loops, for any layout."""
+    """For any layout."""
     monkeypatch.setattr(taken, "LONGEST", longest)
     x = (8 * torch.randn(shape, device=DEVICE)).to(dtype).movedim(0, -1).contiguous()
     x = x.movedim(-1, 0).requires_grad_()
@@ -79,7 +81,7 @@ def test_it_is_right(taken, monkeypatch, shape, dtype, longest):
 
 
 @quiet
-@pytest.mark.parametrize("longest", [1024, 4])
+@BOTH_WAYS
 def test_hostile_rows_give_what_pytorch_gives(taken, monkeypatch, longest):
     monkeypatch.setattr(taken, "LONGEST", longest)
     inf = float("inf")
