@@ -92,12 +92,25 @@ x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
 largest[(ROWS,)](x, m, 2000, BLOCK=4)
 """
 """A cell that runs the longer the more ROWS it is given, and is right."""
-RAN = "() => document.querySelector('.run-cell').dataset.took"
 
 
-def finished(view, cell) -> float:
-    """Wait until the page's first cell has run, and take the time of it in milliseconds."""
-    view.wait_for_function(RAN, timeout=60_000)
+def ran(cell, text: str | None = None, *, editor: int = -1, press: str = "") -> float:
+    """Run the page's first cell, with a text in one of its editors if one is given, by a button or
+    from the keyboard, and take the time of it in milliseconds."""
+    area = cell.locator("textarea").nth(editor)
+    if text is not None:
+        area.fill(text)
+    if press:
+        cell.get_by_role("button", name=press, exact=press == "Run").click()
+    else:
+        area.press("Control+Enter")
+    return finished(cell)
+
+
+def finished(cell) -> float:
+    """Wait until a run has ended, and take the time of it in milliseconds."""
+    done = "() => document.querySelector('.run-cell').dataset.took"
+    cell.page.wait_for_function(done, timeout=60_000)
     took = float(cell.get_attribute("data-took"))
     cell.evaluate("cell => delete cell.dataset.took")
     return took
