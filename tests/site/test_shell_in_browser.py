@@ -35,21 +35,16 @@ def test_a_section_that_one_goes_to_is_marked(tab, page):
         view.wait_for_function(marked, arg=link.element_handle())
 
 
-def test_two_screens_of_a_phone_have_them_too(tab):
+def test_two_screens_of_a_phone_have_them_too_and_a_door_is_a_link_as_a_whole(tab):
     view = tab.open("index").view
-    for width in (390, PHONE):
+    for width in (PHONE, 390):
         view.set_viewport_size({"width": width, "height": 844})
         assert view.evaluate("document.documentElement.scrollWidth") <= width
-    view.set_viewport_size({"width": 390, "height": 844})
     assert view.evaluate(BOTTOM, ".doors") <= 2 * 844
     shown = view.locator(".copy-share svg").evaluate_all(
         "(all) => all.filter((each) => each.checkVisibility()).map((each) => each.classList[0])"
     )
     assert shown == ["for-narrow"]
-
-
-def test_a_door_is_a_link_as_a_whole(tab):
-    view = tab.open("index").view
     view.locator(".doors > div").first.click(position={"x": 8, "y": 8})
     view.wait_for_url("**/one-row/")
 

@@ -27,12 +27,7 @@ from softmax_tutorial import (
     two_loops,
 )
 from triton_softmax import plan
-from triton_softmax.operations import (
-    OPERATIONS,
-    cross_entropy,
-    logsumexp,
-    softmax,
-)
+from triton_softmax.operations import OPERATIONS, cross_entropy, logsumexp, softmax
 from triton_softmax.operations.operation import Operation, in_any_order
 
 pytestmark = [
@@ -158,7 +153,7 @@ TUTORIAL = [
     (single_block, rows(3, 37).half(), False),
     (single_block, rows(3, 37).double(), False),
     (split_rows_simple, rows(2, 37), False),
-    (flash_attention, rows(3, 11), False),
+    (flash_attention, rows(3, 11), False)
 ]  # fmt: skip
 
 
