@@ -211,28 +211,6 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         assert covered >= sum(bool(line.strip()) for line in lines)
 
 
-CALLED_BY = {"tile": '_rows"', "modified_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
-"""What runs a kernel whose module is not named among the kernels."""
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
-def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
-    """A piece is not run from the page, so a fence of the page calls its kernel by name, or a cell
-    has it."""
-    text = page.read_text("utf8")
-    called = " ".join(
-        token.content
-        for token in MarkdownIt("commonmark").disable("code").parse(text)
-        if token.type == "fence" and "notest" not in token.info
-    )
-    for path in {match["path"] for match in pieces(page)}:
-        if path in {file for file, _ in in_cells(page)}:
-            continue
-        if "/kernels/" in path and "/device/" not in path:
-            name = Path(path).stem
-            assert re.search(CALLED_BY.get(name, name), called), f"{page_id(page)}: {path}"
-
-
 def longest(element: Element) -> Iterator[int]:
     """The lines of each block of code below an element that one sees at once: pieces of a file
     without what is folded. Cells and exercises are editors, and scroll."""

@@ -309,28 +309,18 @@ def kernel(x_ptr, out_ptr):
     tl.store(out_ptr + tl.arange(0, COUNT), tl.reshape(found, (COUNT,)))
 """
 CALLED = {
-    "tl.cumsum(x, axis=1)": 32,
-    "tl.cumsum(x, 0)": 32,
-    "tl.cumsum(row, 0, reverse=True)": 8,
-    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32,
-    "tl.sigmoid(x)": 32,
-    "tl.softmax(row)": 8,
-    "tl.softmax(x, 1, keep_dims=True)": 32,
-    "tl.sort(x)": 32,
-    "tl.sort(row, descending=True)": 8,
-    "tl.topk(x, 4)": 16,
-    "tl.topk(row, 2)": 2,
-    "tl.trans(x)": 32,
-    "tl.associative_scan(x, 1, larger)": 32,
+    "tl.cumsum(x, axis=1)": 32, "tl.cumsum(x, 0)": 32, "tl.cumsum(row, 0, reverse=True)": 8,
+    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32, "tl.sigmoid(x)": 32,
+    "tl.softmax(row)": 8, "tl.softmax(x, 1, keep_dims=True)": 32, "tl.sort(x)": 32,
+    "tl.sort(row, descending=True)": 8, "tl.topk(x, 4)": 16, "tl.topk(row, 2)": 2,
+    "tl.trans(x)": 32, "tl.associative_scan(x, 1, larger)": 32,
     "tl.associative_scan(row, 0, larger, reverse=True)": 8,
     "tl.associative_scan((x, x * 0 + 1), 1, merge)[1]": 32,
-    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32,
-    "tl.dot(x, tl.trans(x))": 16,
+    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32, "tl.dot(x, tl.trans(x))": 16,
     "tl.dot(x, tl.trans(x), tl.zeros((4, 4), tl.float32) + 1)": 16,
-    "x.sum(axis=1) + x.max(axis=1)": 4,
-    "tl.log(row.cumsum(0).abs())": 8,
+    "x.sum(axis=1) + x.max(axis=1)": 4, "tl.log(row.cumsum(0).abs())": 8,
     "row + max(min(tl.max(row, 0), 2.0), 0.5)": 8,
-}
+}  # fmt: skip
 """Calls, and how many numbers they answer."""
 
 
