@@ -110,30 +110,15 @@ def test_a_dependency_has_bounds_around_what_was_tested_and_the_licence_that_is_
     assert LICENCES[needed.name] == says.get("License-Expression", family)
 
 
-CALLS = """
-import torch, triton_softmax as ours
-x = torch.randn(4, 9, requires_grad=True)
-y = ours.softmax(x) + ours.LogSoftmax(0)(x) + ours.logsumexp(x, (0, 1))
-theirs = torch.softmax(x, 1) + torch.log_softmax(x, 0) + torch.logsumexp(x, (0, 1))
-assert torch.allclose(y, theirs, atol=1e-6)
-loss = ours.cross_entropy(x, torch.tensor([8, 1, 3, 0]))
-(loss + y.square().sum()).backward()
-assert x.grad.shape == x.shape
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("interpret, program, says", [
-    ("1", CALLS, ""),
-    (None, CALLS, ""),  # as on a laptop
-    (None, "import socket; socket.create_connection(('127.0.0.1', 1))", "socket."),
-    (None, "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))", "pickle."),
+@pytest.mark.parametrize("program", [
+    "import socket; socket.create_connection(('127.0.0.1', 1))",
+    "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))",
 ])  # fmt: skip
-def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, interpret, program, says):
+def test_a_program_is_ended_that_uses_a_network_or_unpickles(tmp_path, program):
     (tmp_path / "sitecustomize.py").write_text(OFFLINE)
-    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
-    ran = python("-c", program, PYTHONPATH=path, TRITON_INTERPRET=interpret)
-    assert ran.returncode == bool(says) and says in ran.stderr, ran.stderr
+    ran = python("-c", program, PYTHONPATH=str(tmp_path))
+    assert ran.returncode == 1 and re.search(r"(socket|pickle)\.", ran.stderr)
 
 
 @pytest.mark.parametrize("held, says", [
@@ -161,9 +146,10 @@ def test_a_release_is_the_library_alone(tmp_path, held, says):
     ("src", PROJECT["version"], None, "is not installed"),
 ])  # fmt: skip
 def test_a_release_is_used_as_its_users_do(tmp_path, where, tag, interpret, says):
-    """By the script that the release workflow runs."""
+    """By the script that the release workflow runs; nothing uses a network or unpickles."""
     shutil.copytree(ROOT / "src" / "triton_softmax", tmp_path / "installed" / "triton_softmax")
-    path = str(ROOT / "src" if where == "src" else tmp_path / "installed")
+    (tmp_path / "sitecustomize.py").write_text(OFFLINE)
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src' if where == 'src' else tmp_path / 'installed'}"
     script = ROOT / ".github/try_release.py"
     tried = python(script, f"v{tag}", PYTHONPATH=path, TRITON_INTERPRET=interpret)
     assert tried.returncode == bool(says) and says in tried.stderr, tried.stderr

@@ -78,29 +78,6 @@ def test_with_an_address_pages_say_where_they_are(published):
     assert 'href="/docs/softmax/assets/' in read(published, "404.html")
 
 
-def test_the_page_for_lost_readers_names_no_place_of_its_server(site):
-    """Its links are relative to the root that a script in it finds, and lead to every part."""
-    text = read(site, "404.html")
-    assert not re.findall(r'(?:href|src)="/[^"]*"', text)
-    for page in ("math/softmax/", "practice/", "benchmarks/"):
-        assert f'<li><a href="{page}">' in text
-        assert (site / page / "index.html").is_file()
-
-
-def test_pages_load_what_they_need(site):
-    """Charts where charts are, figures that move where they are."""
-    scripts = {
-        page: {
-            Path(url).name for url in re.findall(r'<script[^>]* src="([^"]+)"', read(site, page))
-        }
-        for page in ("index.html", "math/softmax/index.html", "benchmarks/forward/index.html")
-    }
-    assert "benchmarks.js" in scripts["benchmarks/forward/index.html"]
-    for page, names in scripts.items():
-        assert ("moving.js" in names) == page.startswith("math"), page
-        assert ("benchmarks.js" in names) == page.startswith("benchmarks"), page
-
-
 @pytest.fixture(scope="module")
 def measurements() -> dict:
     return measured.measurements(ROOT)

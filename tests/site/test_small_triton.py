@@ -18,7 +18,7 @@ from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
 from site_build import ROOT, python
 from softmax_playground import cells, small_triton
 from softmax_playground.kernel_source import needed
-from softmax_playground.small_triton import Tensor, empty, library, session
+from softmax_playground.small_triton import Tensor, library, session
 from softmax_tutorial import (
     flash_attention,
     single_block,
@@ -225,51 +225,6 @@ def test_sums_in_any_order(both):
 
 
 # ---- What is recorded, and what is refused ----
-
-
-def test_what_two_loops_reads_and_writes_in_order():
-    kernel = loaded("softmax_tutorial.two_loops", "softmax_forward_two_loops_kernel")
-    x, y = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x"), empty((2, 3), name="y")
-    trace = kernel[(1,)](x, y, 3, 3, 2, 3, LOG=False, BLOCK_ROWS=2, BLOCK_COLS=2)
-    assert [str(each) for each in trace.accesses] == [
-        "program 0: load x[0, 1, 3, 4]",
-        "program 0: load x[2, 5]",
-        "program 0: load x[0, 1, 3, 4]",
-        "program 0: store y[0, 1, 3, 4]",
-        "program 0: load x[2, 5]",
-        "program 0: store y[2, 5]",
-    ]
-    assert (trace.bytes("load"), trace.bytes("store")) == (2 * 4 * 6, 4 * 6)
-    assert [x.index(place) for place in trace.accesses[1].places] == [(0, 2), (1, 2)]
-
-
-LEAVES = """
-@triton.jit
-def kernel(x_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-
-    x = tl.load(x_ptr + offsets)
-"""
-
-
-def test_an_access_outside_says_which_element():
-    kernel = small_triton.run(LEAVES)["kernel"]
-    with pytest.raises(IndexError, match="leaves x: program 1 asks for element 6, and there are 6"):
-        kernel[(2,)](Tensor([0.0] * 6), 6, BLOCK=4)
-
-
-def test_the_line_of_an_access():
-    kernel = small_triton.run(LEAVES, probes=True)["kernel"]
-    trace = kernel[(1,)](Tensor([0.0] * 6), 6, BLOCK=4)
-    assert [each.at[:2] for each in trace.steps if each.accesses] == [(6, 6)]
-
-
-def test_what_a_mask_leaves_out_is_nan():
-    code = LEAVES.replace("offsets)\n", "offsets, mask=offsets < n)\n")
-    code += "    tl.store(x_ptr + offsets, x)\n"
-    x = Tensor([1.0, 2.0])
-    small_triton.run(code)["kernel"][(1,)](x, 1, BLOCK=2)
-    assert str(x.data) == "[1.0, nan]"
 
 
 def test_assembly_is_refused():
