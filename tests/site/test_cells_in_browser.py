@@ -225,10 +225,10 @@ def test_a_run_shows_nothing_that_an_earlier_one_has_said_and_ends_after_ten_sec
     view, call = tab.view, cell.locator("textarea").nth(1)
     status, said, original = cell.locator(".run-status"), cell.locator(SAID), call.input_value()
     before = "getComputedStyle(document.querySelector('.run-verdict'), '::before').content"
-    view.evaluate(HURRY)
     assert not said.count()  # it is the reader's to see
     ran(cell, press="Run")
     assert "✓ Right" in said.inner_text()
+    view.evaluate(HURRY)
     call.fill(ENDLESS)
     assert view.evaluate(before) == '"Before your edit: "'
     assert status.inner_text() == "Edited, not run yet"
