@@ -70,9 +70,6 @@ def test_letters_mean_what_they_mean_in_pytorch():
         assert np.isclose(loss, env["_cross_entropy"](env["_smoothed"]))
 
 
-# --- what LaTeX cannot say; of other bounds `test_computed.py` does -------------------------------
-
-
 def test_the_transpose_is_meant_where_a_jacobian_is_not_symmetric():
     """That of log-softmax: `vjp-transpose`."""
     for env in of_row():

@@ -115,9 +115,6 @@ def test_included_code_equals_the_source(site):
     assert compared, "no page includes code"
 
 
-# --- pieces of files, `[[code …]]` ---------------------------------------------------------------
-
-
 def code_of(line: Element) -> str:
     """The text of a line but for its number and its links to equations."""
     parts = [line.text or ""]

@@ -121,8 +121,6 @@ def test_solutions_compile_for_a_gpu(tmp_path):
     assert "last is not defined" in result.stderr
 
 
-# ---- Mutants ----
-
 LISTED = tomllib.loads((ROOT / "tests/site/same_mutants.toml").read_text("utf8"))["same"]
 SAME = {name for reason in LISTED for name in reason["mutants"]}
 """Mutants of solutions that change no result; the file says why."""
@@ -180,8 +178,6 @@ def test_no_mutant_of_a_solution_that_changes_a_result_is_accepted(name):
     same = {each for each in SAME if each.startswith(f"{name}: ")}
     assert mutants and accepted == same, accepted ^ same
 
-
-# ---- What is said ----
 
 PREDICTED = {("lanes", typed): "Right" for typed in ("24", " 24.0 ", "+24", "48/2")}
 PREDICTED |= {("jacobian", typed): "Right" for typed in ("-0,06", "−0,06", "-.06", "-3/50")}
@@ -315,9 +311,6 @@ def test_what_looks_like_another_mistake_and_is_none_is_not_named():
     with pytest.raises(judge.Wrong) as found:
         judge.compare([rows[1], rows[1], rows[2]], rows, "y")
     assert found.value.why == "Row 0 is what row 1 should be."
-
-
-# ---- The command ----
 
 
 @interpreted

@@ -60,9 +60,6 @@ def timed_by_command(name: str, source: str, folder) -> int:
     return command.main([name, "--time", "--file", str(folder / "mine.py")])
 
 
-# ---- How good the prediction is ----
-
-
 def test_rungs_are_predicted_from_their_traffic():
     """Every kernel within 15 % of what was measured; the lines of PyTorch are not, and the page
     says so."""
@@ -180,9 +177,6 @@ def test_the_page_ranks_a_right_softmax_and_offers_its_file(tab):
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
     box.get_by_role("button", name="Start over").click()
     assert not place.inner_text()
-
-
-# ---- The command ----
 
 
 @pytest.mark.slow
