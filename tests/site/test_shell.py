@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from site_build import ROOT, build_with_address, site_config
+from site_build import ROOT, site_config
 from softmax_bench import traffic
 from softmax_site.benchmarks import data as measured
 from softmax_site.benchmarks import quoted
 from softmax_site.figures import front, home, share, trips
-
-ADDRESS = "https://example.org/docs/softmax/"
 
 
 def read(site: Path, page: str) -> str:
@@ -40,42 +38,6 @@ def test_without_an_address_nothing_speaks_of_one(site):
         assert 'rel="canonical"' not in text and "og:image" not in text, page
         assert not re.search(r'\s(?:href|content)="(?:|None)"', text), page
     assert not (site / "sitemap.xml").exists()
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory) -> Path:
-    """Two pages in the shell of the site, built with an address and a repository."""
-    folder = tmp_path_factory.mktemp("published")
-    (folder / "docs").mkdir()
-    (folder / "docs/index.md").write_text(
-        "---\ndescription: The first page.\n---\n# Home\n\n"
-        "    pip install .  # in a clone of the repository\n"
-    )
-    (folder / "docs/other.md").write_text("# Other & more\n\nText.\n")
-    nav = [{"Home": "index.md"}, {"Tutorial": [{"Other": "other.md"}]}]
-    done = build_with_address(folder, ADDRESS, nav)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "site"
-
-
-def test_with_an_address_pages_say_where_they_are(published):
-    other = read(published, "other/index.html")
-    assert f'<link rel="canonical" href="{ADDRESS}other/">' in other
-    assert f'<meta property="og:url" content="{ADDRESS}other/">' in other
-    image = f'<meta property="og:image" content="{ADDRESS}{front.card("")}">'
-    assert image in read(published, "index.html") and image not in other
-    assert f'<meta property="og:image" content="{ADDRESS}{front.card("Tutorial")}">' in other
-    assert "<title>Other &amp; more · triton_softmax</title>" in other
-    assert 'href="https://example.org/source"' in other
-    home_page = read(published, "index.html")
-    assert '<meta name="description" content="The first page.">' in home_page
-    assert "pip install git+https://example.org/source\n" in home_page
-    assert '<meta property="og:description" content="The first page.">' in home_page
-    assert set(re.findall(r"<loc>(.*?)</loc>", read(published, "sitemap.xml"))) == {
-        ADDRESS,
-        f"{ADDRESS}other/",
-    }
-    assert 'href="/docs/softmax/assets/' in read(published, "404.html")
 
 
 @pytest.fixture(scope="module")
