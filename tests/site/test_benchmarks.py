@@ -417,18 +417,6 @@ def test_blocks_of_bytes_follow_the_count(made):
 # Plots
 
 
-def test_a_plot_starts_with_few_series_and_waits_with_the_others(made):
-    page = made.fragments["forward-forward-float32"].text
-    plot = page[page.index('<div class="plot') :]
-    plot = plot[: plot.index("</svg><div")]
-    pressed = re.findall(r'aria-pressed="(true|false)" data-series="([\w.]+)"', plot)
-    assert [name for on, name in pressed if on == "true"] == [CHOOSER, "best", "torch"]
-    waiting = [name for on, name in pressed if on == "false"]
-    assert "torch.compile" in waiting
-    for name in waiting:
-        assert f'<g data-series="{name}" class="off">' in plot
-
-
 def test_plots_have_words_short_tips_and_bold_odd_lengths(made):
     plots = 0
     for fragment in made.fragments.values():

@@ -163,6 +163,9 @@ def test_arrow_keys_walk_through_a_plot_and_enter_opens_the_row(tab):
 def test_a_button_shows_a_series_that_waits(tab):
     tab.open("benchmarks/forward")
     plot = tab.view.locator(".plot").first
+    shown = plot.locator("button[aria-pressed=true]")
+    pressed = shown.evaluate_all("(all) => all.map((each) => each.dataset.series)")
+    assert pressed == ["triton_softmax", "best", "torch"]
     button = plot.locator("button", has_text="Liger")
     assert button.get_attribute("aria-pressed") == "false"
     assert plot.locator("g[data-series=liger] text").first.is_hidden()
