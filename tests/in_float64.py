@@ -15,19 +15,10 @@ def mapped(x: torch.Tensor, scale: Any = 1.0, softcap: float | None = None) -> t
 
 
 def softmax_of(
-    x,
-    dim,
-    log,
-    *,
-    scale=1.0,
-    softcap=None,
-    bias=None,
-    where=None,
-    causal=False,
-    safe,
-    sink=None,
-    dtype=None,
+    x, dim, log, *, safe, scale=1.0, softcap=None, bias=None, where=None, causal=False, **others
 ):
+    sink = others.pop("sink", None)
+    assert others.keys() <= {"dtype"}  # here it is always float64
     z = mapped(x, scale, softcap)
     z = z if bias is None else z + bias
     kept = torch.ones(x.shape, dtype=torch.bool) if where is None else where.expand(x.shape)
