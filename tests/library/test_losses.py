@@ -5,12 +5,15 @@ Their values and derivatives with options drawn at random are in `test_derivativ
 """
 
 import contextlib
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional
 
 import probe
+from drawn_calls import Call, check
+from in_float64 import linear_of
 from kernel_cases import DEVICE, HOSTILE, drawn, quiet
 from triton_softmax import (
     CrossEntropyLoss,
@@ -96,16 +99,19 @@ def test_many_targets_are_counted_in_parts(extra, weighted):
     torch.testing.assert_close(*pair)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_hostile_rows_as_torch(smoothing):
+def test_hostile_rows_as_torch(smoothing, weighted):
     # Smoothing needs the sum of the logits, of which large ones leave float32 too few digits.
     rows = [row for row in HOSTILE if not (smoothing and 1e6 < max(map(abs, row)) < INF)]
     x = torch.tensor(rows, device=DEVICE).requires_grad_()
     target = torch.zeros(len(x), dtype=torch.int64, device=DEVICE)
     arguments = {"reduction": "none", "label_smoothing": smoothing}
-    loss = cross_entropy(x, target, **arguments)
+    weight = torch.ones(3, device=DEVICE) if weighted else None
+    loss = cross_entropy(x, target, weight, **arguments)
     wide = x.detach().double().requires_grad_()
-    wanted = functional.cross_entropy(wide, target, **arguments)
+    weight = weight.double() if weighted else None
+    wanted = functional.cross_entropy(wide, target, weight, **arguments)
     torch.testing.assert_close(loss.double(), wanted, rtol=1e-5, atol=1e-3, equal_nan=True)
     (dx,) = torch.autograd.grad(loss.sum(), x)
     (exact,) = torch.autograd.grad(wanted.sum(), wide)
@@ -114,20 +120,12 @@ def test_hostile_rows_as_torch(smoothing):
     assert dx[exact.isnan()].isnan().all()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.5])
-def test_weights_of_infinite_logits(smoothing):
-    x = torch.tensor([[0.0, -INF, 1.0], [-INF, -INF, -INF], [3e4, -3e4, INF]], device=DEVICE)
-    target = torch.tensor([0, 1, -100], device=DEVICE)
-    given = {"weight": torch.ones(3, device=DEVICE), "label_smoothing": smoothing}
-    ours, theirs = (
-        function(x, target, reduction="none", **given)
-        for function in (cross_entropy, functional.cross_entropy)
-    )
-    torch.testing.assert_close(ours, theirs, equal_nan=True)
-
-
-def test_in_place_and_twice():
+@pytest.mark.parametrize("distribution", [False, True])
+def test_in_place_and_twice(distribution, monkeypatch):
+    """A distribution, too, is one operation with its gradient."""
+    monkeypatch.setattr(composite, "cross_entropy", None)
     x, target = logits(3, 5, dtype=torch.float32), targets(3, classes=5)
+    target = torch.softmax(logits(3, 5, seed=3).detach().float(), 1) if distribution else target
     (wanted,) = torch.autograd.grad(functional.cross_entropy(x, target), x)
     y = x * 1
     squares = y**2  # needs y as it was
@@ -156,16 +154,6 @@ def test_backward_twice(told, monkeypatch):
     ]
     torch.testing.assert_close(twice[0], wanted / 2)
     assert torch.equal(*twice)
-
-
-def test_a_distribution_is_one_operation_and_its_gradient_in_place(monkeypatch):
-    monkeypatch.setattr(composite, "cross_entropy", None)
-    x, target = logits(3, 5), torch.softmax(logits(3, 5, seed=3).detach(), 1)
-    (wanted,) = torch.autograd.grad(functional.cross_entropy(x, target), x)
-    y = x * 1.0
-    loss = cross_entropy(y, target, inplace_backward=True)
-    torch.testing.assert_close(y.detach(), wanted)
-    torch.testing.assert_close(torch.autograd.grad(loss, x)[0], wanted)
 
 
 def test_tokens_in_place_and_twice():
@@ -336,11 +324,6 @@ def test_a_layer_of_inference_tensors():
     torch.testing.assert_close(linear_cross_entropy(x, layer, target, reduction="none"), wanted)
 
 
-def test_no_classes():
-    x = torch.empty(3, 0, device=DEVICE)
-    assert torch.equal(entropy_from_logits(x), torch.zeros(3, device=DEVICE))
-
-
 def test_what_is_no_tensor_is_named():
     x, target = logits(2, 5), torch.tensor([0, 3], device=DEVICE)
     with pytest.raises(TypeError, match="target must be a tensor, not list"):
@@ -449,22 +432,9 @@ def test_a_layers_losses_of_rows_have_batched_gradients_and_no_second_one():
 
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_a_layers_bias_may_be_one_number(shape):
-    x, layer, target = logits(3, 4), logits(5, 4), targets(3, classes=5)
-    bias = torch.ones(shape, dtype=x.dtype, device=DEVICE).requires_grad_()
-    found = linear_cross_entropy(x, layer, target, linear_bias=bias, chunk_size=2)
-    wanted = functional.cross_entropy(x @ layer.T + bias, target)
-    torch.testing.assert_close(
-        torch.autograd.grad(found, (layer, bias)), torch.autograd.grad(wanted, (layer, bias))
-    )
-
-
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_one_class_in_a_vector(reduction):
-    x, target = logits(4), torch.tensor([2], device=DEVICE)
-    for factor in (1.0, 2.0):
-        loss = cross_entropy(x, target, reduction=reduction, scale=factor)
-        wanted = functional.cross_entropy(factor * x, target, reduction=reduction)
-        torch.testing.assert_close(loss, wanted)
+    bias = torch.ones(shape, dtype=torch.float64, device=DEVICE).requires_grad_()
+    tensors, options = (logits(3, 4), logits(5, 4), targets(3, classes=5)), {"linear_bias": bias}
+    check(Call(partial(linear_cross_entropy, chunk_size=2), linear_of, tensors, options))
 
 
 @pytest.mark.parametrize(
@@ -583,33 +553,3 @@ def test_work_items_are_counted_in_31_bits(beyond):
 
 
 # --- other libraries, where they are installed ---
-
-
-def test_as_trl():
-    utils = pytest.importorskip("trl.trainer.utils")
-    x, index = logits(2, 3, 7), torch.tensor([[0, 1, 6], [2, 3, 3]], device=DEVICE)
-    torch.testing.assert_close(
-        selective_log_softmax(x, index), utils.selective_log_softmax(x, index)
-    )
-    several = torch.stack([index, index], -1)
-    torch.testing.assert_close(
-        selective_log_softmax(x, several), utils.selective_log_softmax(x, several)
-    )
-    torch.testing.assert_close(entropy_from_logits(x), utils.entropy_from_logits(x))
-
-
-@pytest.mark.skipif(DEVICE == "cpu", reason="their kernels need a GPU")
-@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.1}, {"softcap": 5.0}], ids=str)
-def test_as_liger(options):
-    liger = pytest.importorskip("liger_kernel.transformers")
-    x, target = logits(6, 130, dtype=torch.float32), targets(6, classes=130)
-    theirs = liger.LigerCrossEntropyLoss(**options)(x.clone(), target)
-    torch.testing.assert_close(cross_entropy(x, target, **options), theirs)
-
-
-@pytest.mark.skipif(DEVICE == "cpu", reason="their kernels need a GPU")
-def test_as_quack():
-    quack = pytest.importorskip("quack.cross_entropy")
-    x, target = logits(6, 128, dtype=torch.float32), targets(6, classes=128)
-    theirs = quack.cross_entropy(x, target, ignore_index=-100, reduction="mean")
-    torch.testing.assert_close(cross_entropy(x, target), theirs)

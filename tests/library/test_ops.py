@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.autograd import gradcheck
-from torch.func import grad, jacfwd, jacrev, jvp, vmap
+from torch.func import jacfwd, jacrev, jvp, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -38,26 +38,6 @@ def cases(name, *shape, dim=-1):
     if name == "logsumexp":
         return (forward, (x, dim)), (backward, (dy, x, dim))
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: triton_softmax.logsumexp(x, 1),
-        lambda x: triton_softmax.softmax(x, 1, scale=2.0),
-        lambda x: triton_softmax.token_logprobs(x, x.detach().argmax(1)),
-        lambda x: triton_softmax.entropy_from_logits(x),
-    ],
-    ids=["logsumexp", "scale", "tokens", "entropies"],
-)
-def test_gradients_batched(function):
-    """A gradient that stands for several has no memory of its own, and takes no kernel."""
-    x = random(3, 5).requires_grad_()
-    y = function(x)
-    several = random(4, *y.shape, seed=1)
-    (found,) = torch.autograd.grad(y, x, several, is_grads_batched=True, retain_graph=True)
-    for dy, dx in zip(several, found, strict=True):
-        torch.testing.assert_close(torch.autograd.grad(y, x, dy, retain_graph=True)[0], dx)
 
 
 class Called(TorchDispatchMode):
@@ -208,18 +188,6 @@ def test_vmap_shifts_the_dimension(in_dim, dim):
     )
 
 
-@pairs
-@pytest.mark.parametrize("dim", [0, -1])
-def test_vmap_over_scalars(ours, theirs, dim):
-    x = random(3)
-    torch.testing.assert_close(vmap(lambda x: ours(x, dim))(x), vmap(lambda x: theirs(x, dim))(x))
-    torch.testing.assert_close(
-        vmap(grad(lambda x: ours(x, dim)))(x), vmap(grad(lambda x: theirs(x, dim)))(x)
-    )
-    with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
-        vmap(lambda x: ours(x, 1))(x)
-
-
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_gradients_come_back_through_the_cast(name):
     ours, theirs = PAIRS[name]
@@ -247,25 +215,6 @@ def test_gradients_come_back_through_the_cast(name):
 def compiled(f):
     torch._dynamo.reset()
     return torch.compile(f, backend="aot_eager", fullgraph=True)
-
-
-@pairs
-def test_compile_of_transforms(ours, theirs):
-    x = random(2, 3)
-    f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
-    torch.testing.assert_close(compiled(f)(x), g(x))
-
-
-def test_compile_reports_bad_input():
-    with pytest.raises(Exception, match=r"Dimension out of range \(.* \[-2, 1\], but got 2\)"):
-        compiled(lambda x: triton_softmax.softmax(x, 2))(random(2, 3))
-
-
-def test_export():
-    x = random(2, 3)
-    program = torch.export.export(triton_softmax.Softmax(dim=1), (x,))
-    assert "triton_softmax.softmax" in program.graph_module.code
-    torch.testing.assert_close(program.module()(x), torch.softmax(x, 1))
 
 
 # Tensors without data, and modes
