@@ -9,7 +9,6 @@ import torch
 import triton
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _get_np_dtype
 
-import probe
 import triton_softmax
 from softmax_bench.providers import name_of
 from triton_softmax import arguments, composite
@@ -263,32 +262,9 @@ def assert_near(
     )
 
 
-def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
-    """Softmax or log-softmax of a plain tensor, outside autograd."""
-    operation = "log_softmax" if log else "softmax"
-    return probe.run(operation, (x,), dim, out_dtype, kernel)
-
-
-def backward(y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, kernel=None):
-    """The vector-Jacobian product of `forward` from its output."""
-    operation = "log_softmax_backward" if log else "softmax_backward"
-    return probe.run(operation, (y, dy), dim, in_dtype, kernel)
-
-
 def launched(plan) -> tuple[str, ...]:
     """The kernels that a plan launches, by their geometries."""
     return tuple(map(name_of, plan.launches))
-
-
-def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
-    """The kernels that the same call of `forward` launches, each once."""
-    operation = "log_softmax" if log else "softmax"
-    return tuple(dict.fromkeys(launched(probe.plan_of(operation, (x,), dim, out_dtype, kernel))))
-
-
-def kernel_name(name: str) -> tuple[str, ...]:
-    """What `forward_kernels` says of a kernel."""
-    return (f"{name}_kernel",)
 
 
 def modified_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """What only a GPU can show: every regime against float64, launches by the thousand and by every
 form, hooks, streams, threads, graphs, exceptions, a busy device, other processes."""
 
-import json
 import os
 import subprocess
 import sys
@@ -17,14 +16,9 @@ import triton.language as tl
 import probe
 import triton_softmax
 from kernel_cases import (
-    backward,
     expected,
-    forward,
-    forward_kernels,
-    kernel_name,
     launched,
 )
-from triton_softmax import plan as plans
 from triton_softmax.config import splitting
 from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import launch
@@ -82,6 +76,11 @@ def _check(x: torch.Tensor, dim: int = -1, *, log: bool = False) -> None:
     for got, want in ((y.detach(), expected(name, (x.detach(),), dim)), (dx, of_y)):
         # float16 has few digits left for the small numbers of a long row
         assert _relative_error(got, want.to(x.dtype).double()) < 2 * _tolerance(x.dtype)
+
+
+def kernels_of(x: torch.Tensor, dim: int) -> set[str]:
+    """The kernels of softmax, by their geometries."""
+    return {*launched(probe.plan_of("softmax", (x,), dim))}
 
 
 SHAPES = [(n_rows, n_cols) for n_cols in COLUMNS for n_rows in (1, 3, 300)]
@@ -155,7 +154,7 @@ def test_every_operation_on_every_geometry(geometry, dtype, operation):
     for shape, dim in cases:
         inputs = _inputs(operation, shape, dim, dtype)
         plan = probe.plan_of(operation, inputs, dim)
-        assert set(launched(plan)) == set(kernel_name(geometry)), (shape, plan.kernels)
+        assert set(launched(plan)) == {f"{geometry}_kernel"}, (shape, plan.kernels)
         for each in plan.launches:
             assert each.constants["OP"] is OPERATIONS[operation]
         for _ in range(2):  # the first launch, and one that is repeated
@@ -221,31 +220,6 @@ def test_launch_hooks_see_every_launch(operation, shape, dim, new_plans):
     assert seen == [f"{op.name}_{kernel}" for kernel in plan.kernels] * 3
     plan(*inputs)
     assert len(seen) == 3 * len(plan.kernels)
-
-
-@ON_CALLS
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_plans, monkeypatch):
-    """Triton hands them the constants as JSON."""
-    inputs = _inputs(operation, shape, dim, torch.float32)
-    plan = probe.plan_of(operation, inputs, dim)
-    seen = {"jit_cache_hook": [], "jit_post_compile_hook": []}
-
-    def hook(name):
-        def note(**given):
-            seen[name].append(json.loads(given["compile"]["specialization_data"])["constant_vals"])
-
-        return note
-
-    for name in seen:
-        monkeypatch.setattr(triton.knobs.runtime, name, hook(name))
-    for kernel in plans.GEOMETRIES.values():
-        kernel.device_caches.clear()
-    plan(*inputs)
-    op = OPERATIONS[operation]
-    for constants in seen.values():
-        assert len(constants) == len(plan.kernels)
-        assert all(op.name in each for each in constants)
 
 
 LAYOUTS = {
@@ -333,16 +307,17 @@ def test_without_partners_the_bits_are_the_same(shape, dim, dtype, monkeypatch, 
     """A program that hardly waits and computes every missing summary itself arrives at the same
     result, bit for bit."""
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
-    y = forward(x, dim)
-    dx = backward(y, dy, dim)
-    rows = forward_kernels(x, dim) == kernel_name("split_rows")
-    assert rows == (len(shape) == 2 and dim == 1)
+    run = lambda: (  # noqa: E731
+        y := probe.run("softmax", (x,), dim),
+        probe.run("softmax_backward", (y, dy), dim),
+    )
+    y, dx = run()
+    assert (kernels_of(x, dim) == {"split_rows_kernel"}) == (len(shape) == 2 and dim == 1)
     assert _relative_error(y, torch.softmax(x.double(), dim).to(dtype).double()) < _tolerance(dtype)
     monkeypatch.setattr(splitting, "MAX_POLLS", -1)
     probe.forget()
     for _ in range(3):
-        assert torch.equal(forward(x, dim), y)
-        assert torch.equal(backward(y, dy, dim), dx)
+        assert all(map(torch.equal, run(), (y, dx)))
 
 
 @pytest.mark.parametrize("shape, dim", [((4, 65536), 1), ((4096, 200), 0)], ids=str)
@@ -351,7 +326,7 @@ def test_ten_thousand_launches_of_split_kernels(operation, shape, dim):
     inputs = _inputs(operation, shape, dim, torch.float32)
     want = probe.run(operation, inputs, dim)
     kernels = probe.plan_of(operation, inputs, dim).kernels
-    assert kernels == kernel_name("split_rows" if dim else "split_strided")
+    assert kernels == ("split_rows_kernel" if dim else "split_strided_kernel",)
     _assert_right(operation, want, inputs, dim)
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(10_000):
@@ -409,8 +384,8 @@ def test_replayed_graph_sees_new_input(shape, dim):
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         y = triton_softmax.softmax(x, dim)
-    ran = forward_kernels(x, dim)
-    assert ran == kernel_name("split_rows") if dim else not ran[0].endswith("_rows_kernel")
+    (ran,) = kernels_of(x, dim)
+    assert ran == "split_rows_kernel" if dim else not ran.endswith("_rows_kernel")
     for seed in range(20):
         torch.manual_seed(seed)
         x.copy_(torch.randn_like(x) * (seed + 1))
@@ -515,7 +490,7 @@ def test_split_rows_launch_survives_a_long_wait():
     x = torch.randn(1, 1 << 24, device="cuda")
     torch.cuda.synchronize()
     begin = time.monotonic()
-    y = forward(x, -1, kernel="split_rows")
+    y = probe.run("softmax", (x,), -1, None, "split_rows")
     torch.cuda.synchronize()
     assert time.monotonic() - begin < 30
     assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6

@@ -1,21 +1,19 @@
 """Every way in which others call the functions: compiled, traced, by keywords of PyTorch and NumPy,
-with integers, and on a machine without a GPU."""
+and with integers. A CPU without kernels is in `test_matrix.py` and `test_derivatives.py`."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.func import jvp, vmap
+from torch.func import jvp
 
-import probe
 from kernel_cases import DEVICE, PAIRS, pairs, quiet
 from kernel_cases import drawn as random
 from triton_softmax import (
     CrossEntropyLoss,
     LogSoftmax,
     Softmax,
-    arguments,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
@@ -150,11 +148,6 @@ def test_logsumexp_promotes_as_torch(dtype, default):
             got, want = logsumexp(x, dim), torch.logsumexp(x, dim)
             assert got.dtype == want.dtype == default
             torch.testing.assert_close(got, want)
-        torch._dynamo.reset()
-        batched = vmap(logsumexp)(x)
-        assert batched.dtype == default
-        compiled = torch.compile(logsumexp, backend="eager", fullgraph=True)(x, 1)
-        torch.testing.assert_close(compiled, torch.logsumexp(x, 1))
     finally:
         torch.set_default_dtype(before)
     with pytest.raises(TypeError, match="the input has dtype complex64"):
@@ -182,31 +175,6 @@ def test_an_offset_costs_the_derivative_nothing(offset):
     if abs(offset) >= 1e4:
         rounded = (x.detach() - lse.detach()[:, None]).exp()
         assert (rounded.double() - exact).abs().max() > 1e-5, "what this avoids"
-
-
-# --- a machine without a GPU ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def compiling(monkeypatch):
-    """CPU tensors as Triton sees them where it compiles."""
-    monkeypatch.setattr(arguments, "INTERPRETED", False)
-    probe.forget()
-    yield
-    probe.forget()
-
-
-def test_casts_by_torch(compiling):
-    for out in arguments.DTYPES:
-        x = random(3, 4, dtype=torch.float16).cpu().requires_grad_()
-        y = softmax(x, 1, out)
-        assert y.dtype == out
-        assert probe.plan_of("softmax", (x.detach(),), 1, out).kernels == ()
-        (dx,) = torch.autograd.grad(y[:, 0].sum(), x)
-        assert dx.dtype == torch.float16
-    assert softmax(torch.tensor([1, 2]), dtype=torch.float32).dtype == torch.float32
-    with pytest.raises(TypeError, match="the input has dtype int64"):
-        softmax(torch.tensor([1, 2]))
 
 
 # --- rows that data decide, under torch.compile ---------------------------------------------------

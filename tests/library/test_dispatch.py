@@ -8,13 +8,10 @@ import probe
 from kernel_cases import (
     assert_near,
     assert_result,
-    backward,
     drawn,
     dtype_name,
     expected,
     expected_forward,
-    forward,
-    kernel_name,
     launched,
     quiet,
 )
@@ -124,7 +121,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     ways = {"dtype": out_dtype, "kernel": kernel}
     y = probe.run(operation, (x,), dim, *ways.values())
     kernels = launched(probe.plan_of(operation, (x,), dim, *ways.values()))
-    assert set(kernels) == set(kernel_name(ran))
+    assert {*kernels} == {f"{ran}_kernel"}
     assert y.is_contiguous() and y.dtype == (out_dtype or x.dtype)
     assert_result(operation, y, (x.to(y.dtype),), dim)
     dy = tensor(*y.shape, dtype=y.dtype, seed=9, scale=1.0)
@@ -137,7 +134,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
     if kernel:
         kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, kernel))
-        assert set(kernels) == set(kernel_name(ran))
+        assert {*kernels} == {f"{ran}_kernel"}
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
     atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
     assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)
@@ -222,9 +219,9 @@ def test_every_kernel_by_name(kernel):
     else:
         for x in (tensor(2, 33, 2), tensor(2, 66)[:, ::2]):
             with pytest.raises(ValueError, match=f"{kernel} does not support dim=0 of shape"):
-                forward(x, 0, kernel=kernel)
+                probe.run("softmax", (x,), 0, None, kernel)
     with pytest.raises(ValueError, match="unknown kernel 'fastest'; expected None or"):
-        forward(tensor(2, 3), 1, kernel="fastest")
+        probe.run("softmax", (tensor(2, 3),), 1, None, "fastest")
 
 
 def test_plans_are_made_once(monkeypatch):
@@ -233,27 +230,23 @@ def test_plans_are_made_once(monkeypatch):
     monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
     probe.forget()
     x, dy = tensor(4, 32), tensor(4, 32, seed=1)
-    forward(x, 1)
-    forward(x.clone(), 1)
+    shifted = tensor(132)[1:129].view(4, 32)
+    for same in (x, x.clone()):
+        probe.run("softmax", (same,), 1)
     assert len(made) == 1, "the same geometry elsewhere"
     for other in (
-        lambda: backward(x, dy, 1),
-        lambda: forward(x, 0),
-        lambda: forward(x, 1, log=True),
-        lambda: forward(x, 1, out_dtype=torch.float16),
-        lambda: forward(x, 1, kernel="aligned_rows"),
-        lambda: forward(x.half(), 1),
-        lambda: forward(x[:3], 1),
-        lambda: forward(tensor(4, 36)[:, :32], 1),
-        lambda: forward(tensor(132)[1:129].view(4, 32), 1),
-        lambda: backward(x, dy.expand(4, 32)[:1].expand(4, 32), 1),
-        lambda: backward(x, tensor(132)[1:129].view(4, 32), 1),
+        ("softmax_backward", (x, dy), 1),
+        ("softmax", (x,), 0),
+        ("log_softmax", (x,), 1),
+        ("softmax", (x,), 1, torch.float16),
+        ("softmax", (x,), 1, None, "aligned_rows"),
+        *(("softmax", (y,), 1) for y in (x.half(), x[:3], tensor(4, 36)[:, :32], shifted)),
+        *(("softmax_backward", (x, y), 1) for y in (dy[:1].expand(4, 32), shifted)),
     ):
         before = len(made)
-        other()
-        assert len(made) == before + 1, "another geometry, dtype or alignment"
-        other()
-        assert len(made) == before + 1
+        for _ in range(2):
+            probe.run(*other)
+            assert len(made) == before + 1, "another geometry, dtype or alignment"
 
 
 def test_plans_do_not_grow_without_end(monkeypatch):
@@ -261,7 +254,7 @@ def test_plans_do_not_grow_without_end(monkeypatch):
     probe.forget()
     for n_rows in range(1, 6):
         x = tensor(n_rows, 16)
-        assert_near(forward(x, 1), expected_forward(x))
+        assert_near(probe.run("softmax", (x,), 1), expected_forward(x))
         assert len(plan.plans) <= 3
 
 
@@ -277,10 +270,9 @@ def test_plans_do_not_grow_without_end(monkeypatch):
 )
 def test_what_a_kernel_refuses(kernel, make, message):
     x = make()
-    with pytest.raises(ValueError, match=message):
-        forward(x, 1, kernel=kernel)
-    with pytest.raises(ValueError, match=message):
-        backward(x, x, 1, kernel=kernel)
+    for name, inputs in (("softmax", (x,)), ("softmax_backward", (x, x))):
+        with pytest.raises(ValueError, match=message):
+            probe.run(name, inputs, 1, None, kernel)
 
 
 @OPERATION

@@ -17,13 +17,10 @@ import torch
 import triton
 
 import probe
-import triton_softmax
-from kernel_cases import DEVICE, INTERPRETED, backward, drawn, expected_forward, forward, quiet
+from kernel_cases import DEVICE, INTERPRETED, drawn, expected_forward, quiet
 from triton_softmax import (
     arguments,
     cross_entropy,
-    modes,
-    operators,
     plan,
     softmax,
     token_logprobs,
@@ -182,24 +179,6 @@ def test_launch_without_knobs(driver, monkeypatch):
     monkeypatch.setattr(without, "current_device", lambda: 3)
     without.repeat(driver, 5, (7,))((64,), (128,))
     assert len(driver.public) == 1 and not driver.fast
-
-
-def test_without_the_short_cut_calls_take_the_operators(monkeypatch):
-    assert modes.AVAILABLE
-    x = torch.randn(3, 5, device=DEVICE, requires_grad=True)
-    calls = []
-    for public in ("softmax", "log_softmax", "logsumexp"):
-        function, op = getattr(triton_softmax, public), getattr(operators, public)
-        y = function(x, 1)
-        v = torch.randn_like(y)
-        want = y, *torch.autograd.grad(y, x, v)
-        with monkeypatch.context() as patch:
-            patch.setattr(modes, "AVAILABLE", False)
-            overload = lambda *a, op=op.overload: calls.append(op) or op(*a)  # noqa: E731
-            patch.setattr(op, "overload", overload)
-            y = function(x, 1)
-        torch.testing.assert_close((y, *torch.autograd.grad(y, x, v)), want, rtol=0, atol=0)
-    assert len(calls) >= 3
 
 
 def test_the_package_is_imported_without_any_one_private_name():
@@ -383,9 +362,9 @@ def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
 def test_a_gradient_of_another_shape_or_device_is_refused():
     y = torch.randn(3, 4, device=DEVICE)
     with pytest.raises(ValueError, match=r"expected a tensor of shape \(3, 4\), not \(4,\)"):
-        backward(y, y[0], 1)
+        probe.run("softmax_backward", (y, y[0]), 1)
     with pytest.raises(RuntimeError, match="another input is on meta, and the input on"):
-        backward(y, torch.empty(3, 4, device="meta"), 1)
+        probe.run("softmax_backward", (y, torch.empty(3, 4, device="meta")), 1)
     with pytest.raises(ValueError, match=r"expected a tensor of shape \(3,\), not \(3, 4\)"):
         probe.run("logsumexp_backward", (y, y), 1)
 
@@ -405,7 +384,7 @@ def test_threads_may_plan_and_forget_at_once(monkeypatch):
         start.wait()
         for step in range(300):
             i = (step * (seed + 1)) % len(inputs)
-            got = forward(inputs[i], 1)
+            got = probe.run("softmax", (inputs[i],), 1)
             if not torch.allclose(got, wanted[i], atol=1e-6):
                 failures.append((seed, step))
 
