@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import triton_softmax
-from kernel_cases import HOSTILE, PAIRS, drawn, dtype_name, pairs
+from kernel_cases import HOSTILE, PAIRS, drawn, pairs
 from triton_softmax import functional, logsumexp, operators, softmax
 
 INF, NAN = math.inf, math.nan
@@ -261,22 +261,6 @@ def test_dim_out_of_range_as_torch(ours, theirs):
             with pytest.raises(IndexError) as got:
                 ours(each, dim)
             assert str(got.value) == str(want.value)
-
-
-@pairs
-@pytest.mark.parametrize(
-    "dtype",
-    [torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn],
-)
-def test_dtypes_that_are_refused(ours, theirs, dtype):
-    if ours is logsumexp and not (dtype.is_complex or dtype.is_floating_point):
-        return  # promoted
-    words = f"has dtype {dtype_name(dtype)}; expected one of float16, bfloat16, float32, float64$"
-    with pytest.raises(TypeError, match=f"^the input {words}"):
-        ours(torch.zeros(2, 3).to(dtype), 1)
-    if ours is not logsumexp:
-        with pytest.raises(TypeError, match=f"^the argument dtype {words}"):
-            ours(torch.zeros(2, 3), 1, dtype=dtype)
 
 
 @pairs

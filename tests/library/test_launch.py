@@ -25,7 +25,6 @@ from triton_softmax import (
     softmax,
     token_logprobs,
 )
-from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import launch, modified, tokens
 from triton_softmax.plan import losses as plan_losses
 from triton_softmax.plan.launch import Launch, Workspace
@@ -319,44 +318,6 @@ def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypat
 
 
 # Plans
-
-
-def strided_tensor():
-    return torch.randn(2, 3, 4, 5, device=DEVICE).permute(3, 1, 0, 2)[:, :2]
-
-
-KINDS = {
-    "packed": (lambda: torch.randn(4, 32), 1, None, None, None),
-    "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, None),
-    "copy": (strided_tensor, 3, None, None, "copy"),
-    "copy-named": (strided_tensor, 3, None, "packed_rows", "copy"),
-    "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, "convert"),
-    "scalar": (lambda: torch.randn(()), 0, None, None, "vector"),
-    "empty": (lambda: torch.randn(3, 0), 0, None, None, None),
-    "exchanging": (lambda: torch.randn(1, 2049, 3), 1, None, None, None),
-}
-CALLS = [*(("softmax", kind) for kind in KINDS), ("logsumexp", "copy")]
-
-
-@pytest.mark.parametrize("operation, kind", CALLS, ids=map("-".join, CALLS))
-def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
-    make, dim, dtype, kernel, expected = KINDS[kind]
-    probe.forget()
-    made = []
-    keep = plan.plans.keep
-    monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
-    x = make().to(DEVICE)
-    y = probe.run(operation, (x,), dim, dtype, kernel)
-    inputs = (x, y, y) if operation == "logsumexp" else (y, y)
-    arguments = f"{operation}_backward", inputs, dim, x.dtype, kernel
-    probe.run(*arguments)
-    assert len(made) == 2
-    probe.run(operation, (x,), dim, dtype, kernel)
-    probe.run(*arguments)
-    assert len(made) == 2 == len(plan.plans)
-    made = probe.plan_of(operation, (x,), dim, dtype, kernel)
-    assert getattr(made, "what", None) == expected
-    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, kernel=kernel) is made
 
 
 def test_a_gradient_of_another_shape_or_device_is_refused():
