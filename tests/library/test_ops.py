@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.autograd import gradcheck
-from torch.func import jvp, vmap
+from torch.func import grad, jvp, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -161,6 +161,16 @@ def test_vmap_shifts_the_dimension(in_dim, dim):
     torch.testing.assert_close(
         vmap(lambda x: ours(x, dim), in_dim)(x), vmap(lambda x: theirs(x, dim), in_dim)(x)
     )
+
+
+@pairs
+@pytest.mark.parametrize("dim", [0, -1])
+def test_vmap_over_scalars(ours, theirs, dim):
+    for of in (lambda f: f, grad):
+        got, want = (vmap(of(lambda x, f=f: f(x, dim)))(random(3)) for f in (ours, theirs))
+        torch.testing.assert_close(got, want)
+    with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
+        vmap(lambda x: ours(x, 1))(random(3))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
