@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_map_only
 
@@ -216,16 +216,6 @@ def test_any_tensor(name, kind):
     found += [judge(name, argument, "plain", stage) for stage in ("forward", "saved")]
     wrong = [each for each in found if each]
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(-1)], ids=str)
-@pytest.mark.parametrize("argument", EVERY["linear"][2])
-def test_a_layer_of_dtensors_is_refused(argument, placement):
-    """By the name of the argument: PyTorch would speak of mixed tensors, from within."""
-    function, _, given = EVERY["linear"]
-    sharded = distribute_tensor(given[argument], mesh(), [placement])
-    with pytest.raises(NotImplementedError, match=f"^{argument} is a DTensor"):
-        function(**{**given, argument: sharded})
 
 
 NUMBERS: dict[str, Callable[[float], Any]] = {
