@@ -172,7 +172,7 @@ def tokens(d: Draw) -> Call:
     options = d.some(temperature=[0.7], scale=[0.3, -0.5], softcap=[2.0, 30.0])
     if not d.sharded and d.chance(1 / 3):
         options["temperature"] = d.leaf(*shape, 1).exp()
-    options |= {"return_entropy": d.sharded or d.chance()} | d.some(batch_invariant=[True])
+    options |= {"return_entropy": d.sharded or d.chance(3 / 4)} | d.some(batch_invariant=[True])
     if not d.sharded:
         options["inplace_backward"] = d.chance()
     x = d.leaf(*shape, c)
@@ -180,7 +180,8 @@ def tokens(d: Draw) -> Call:
         first = torch.arange(c, device=DEVICE) == 0
         x = torch.where(first, -INF, x).detach().requires_grad_()
     if named and d.chance():
-        options["row_mask"] = mask = d.values(*shape, dtype=torch.float64) > -1.0
+        mask = d.values(*shape, dtype=torch.float64) > d.one_of(-1.0, 0.3, 5.0)
+        options["row_mask"] = mask
         if not d.sharded:  # what is masked may be anything
             x = x.detach().masked_fill(~mask.unsqueeze(-1), NAN).requires_grad_()
             index = index.where(mask if index.dim() == mask.dim() else mask.unsqueeze(-1), -100)

@@ -157,20 +157,23 @@ def test_backward_twice(told, monkeypatch):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("entropy", [False, True])
-def test_tokens_in_place_where_the_backward_pass_is_watched(entropy, temperature):
-    """Under autocast kernels are called through the dispatcher."""
+@pytest.mark.parametrize("watched", [False, True])
+def test_tokens_in_place(watched, entropy, temperature):
+    """Under autocast, where the backward pass is watched, kernels are called through the
+    dispatcher."""
     y = 1.0 * logits(3, 20, dtype=torch.float32)
     squares = y * y
     index = targets(3, classes=20).clamp(min=0)
-    options = {"temperature": temperature, "return_entropy": entropy, "inplace_backward": True}
-    found = token_logprobs(y, index, **options)
+    options = {"temperature": temperature, "return_entropy": entropy}
+    found = token_logprobs(y, index, **options, inplace_backward=True)
     total = sum(each.sum() for each in (found if entropy else (found,)))
     z = y.detach().double().requires_grad_()
-    wanted = token_logprobs(z, index, temperature=temperature, return_entropy=entropy)
+    wanted = token_logprobs(z, index, **options)
     (right,) = torch.autograd.grad(sum(each.sum() for each in wanted if each.numel()), z)
-    with torch.autocast(DEVICE, torch.bfloat16), probe.Operators() as called:
-        (dy,) = torch.autograd.grad(total, y)
-    assert "triton_softmax.token_gradient.default" in called.names
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=watched):
+        with probe.Operators() if watched else contextlib.nullcontext() as called:
+            (dy,) = torch.autograd.grad(total, y)
+    assert not watched or "triton_softmax.token_gradient.default" in called.names
     assert dy.data_ptr() == y.data_ptr()
     torch.testing.assert_close(y.detach(), right.float())
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -169,6 +169,13 @@ def test_vmap_over_scalars(ours, theirs, dim):
     for of in (lambda f: f, grad):
         got, want = (vmap(of(lambda x, f=f: f(x, dim)))(random(3)) for f in (ours, theirs))
         torch.testing.assert_close(got, want)
+    backward = getattr(operators, ours.__name__).vjp.overload
+    options = (dim,) if ours is triton_softmax.logsumexp else (dim, torch.float64)
+    pairs = random(3, seed=1), theirs(random(3, 1), 1).view(3)
+    got = vmap(lambda *each: backward(*each, *options))(*pairs)
+    torch.testing.assert_close(
+        got, torch.stack([backward(*each, *options) for each in zip(*pairs)])
+    )
     with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
         vmap(lambda x: ours(x, 1))(random(3))
 
