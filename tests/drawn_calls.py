@@ -75,8 +75,9 @@ def softmaxes(d: Draw) -> Call:
         shape.pop()
     dim = d.r.randrange(-len(shape), len(shape))
     shape[dim] = d.r.randint(1, 40)
-    if len(shape) > 1 and d.chance():
-        shape[-2] = shape[-1] = min(shape[-1], 9)
+    square = len(shape) > 1 and d.chance()
+    if square:
+        shape[-2:], dim = [d.r.randint(1, 9)] * 2, d.one_of(dim, -1)
     of_rows = [1 if i == dim % len(shape) else n for i, n in enumerate(shape)]
     some = [n if d.chance() else 1 for n in shape][d.r.randrange(len(shape)) :]
     options: dict[str, Any] = {"safe": d.chance()} | d.some(softcap=[0.5, 2.0, 30.0])
@@ -90,18 +91,20 @@ def softmaxes(d: Draw) -> Call:
             options["bias"] = d.leaf(*some)
         if d.chance():
             options["sink"] = d.one_of(0.0, INF, -INF, d.leaf(*of_rows))
-        if len(shape) > 1 and shape[-1] == shape[-2] and dim % len(shape) == len(shape) - 1:
+        if square and dim in (-1, len(shape) - 1):
             options["causal"] = d.chance()
-        if d.chance(1 / 3):
+        if d.chance(1 / 4):
             options = {"safe": False}  # no modifiers at all
         if d.dtype.itemsize < 4 and d.chance():
             options["dtype"] = d.one_of(torch.float32, torch.float64)
-    log, invariant = d.chance(), d.chance(1 / 5)
+    log, invariant, x = d.chance(), d.chance(1 / 5), d.values(*shape)
+    if "where" in options and d.chance():  # what is masked may be anything
+        x = x.where(options["where"], d.one_of(NAN, INF, -INF))
     function = ours.log_softmax if log else ours.softmax
     return Call(
         lambda x, **options: function(x, dim, batch_invariant=invariant, **options),
         lambda x, **options: softmax_of(x, dim, log, **options),
-        (d.leaf(*shape),),
+        (x.detach().requires_grad_(),),
         options,
     )
 

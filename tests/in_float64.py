@@ -18,11 +18,10 @@ def softmax_of(
     x, dim, log, *, scale=1.0, softcap=None, bias=None, where=None, causal=False, safe, sink=None,
     dtype=None, **_,
 ):  # fmt: skip
-    z = mapped(x, scale, softcap)
-    z = z if bias is None else z + bias
     kept = torch.ones_like(x, dtype=torch.bool) if where is None else where.expand(x.shape)
     kept = kept.tril() if causal else kept
-    z = z.masked_fill(~kept, -INF)
+    z = mapped(x.masked_fill(~kept, 0.0), scale, softcap)
+    z = (z if bias is None else z + bias).masked_fill(~kept, -INF)
     empty = -INF if log else 0.0
     dead = (z == -INF).all(dim, keepdim=True)
     if sink is not None:

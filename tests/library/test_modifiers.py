@@ -95,6 +95,31 @@ def test_a_safe_row_with_nan_or_infinity_is_nan_as_in_torch(name, geometry):
 
 
 @both
+@pytest.mark.parametrize("again", [False, True])
+def test_a_gradient_that_a_mask_stops_and_a_scale_needs_none_of(name, again):
+    x, dy, where = tensor(2, 3, 5), drawn(2, 3, 5, seed=9), mask(5)
+    scale = tensor(2, 3, 1, seed=1).detach().abs() + 0.5
+    y = FUNCTIONS[name](x, scale=scale, where=where)
+    wanted = getattr(torch, name)((x * scale).masked_fill(~where, -INF), -1)
+    (dx,) = torch.autograd.grad(y, x, dy, create_graph=again)
+    # What arrives at a masked place is ignored; PyTorch's log-softmax would sum it.
+    torch.testing.assert_close(dx, torch.autograd.grad(wanted, x, dy * where)[0])
+
+
+@both
+def test_a_mask_and_causal_both_hold_inside_a_transform(name):
+    """There PyTorch's operators take the place of the kernel."""
+    x, where = tensor(2, 5, 5).detach(), mask(5, 5)
+    where[:, 0] = True
+    kept = where & torch.ones_like(where).tril()
+    function = FUNCTIONS[name]
+    wanted = getattr(torch, name)(x.masked_fill(~kept, -INF), -1)
+    torch.testing.assert_close(function(x, where=where, causal=True), wanted)
+    mapped_over = torch.func.vmap(lambda x: function(x, where=where, causal=True))
+    torch.testing.assert_close(mapped_over(x), wanted)
+
+
+@both
 @pytest.mark.parametrize("safe", [False, True])
 def test_a_gradient_of_infinities_that_may_be_differentiated_is_the_kernels(name, safe):
     x = HOSTILE.double().to(DEVICE).requires_grad_()
