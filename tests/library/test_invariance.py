@@ -295,7 +295,9 @@ CALLS = {
     "probabilities": lambda x, _, r, **way: cross_entropy(x, Q[r], reduction="none", **way),
     "entropy": lambda x, _, r, **way: entropy_from_logits(x, **way),
     "token": lambda x, _, r, **way: selective_log_softmax(x, INDEX[r], **way),
-    "tempered": lambda x, _, r, **way: token_logprobs(x, INDEX[r], temperature=0.7, **way),
+    "tempered": lambda x, _, r, **way: token_logprobs(
+        x, INDEX[r], temperature=0.7, scale=-0.3, softcap=2.0, **way
+    ),
     "softmax": lambda x, scale, r, **way: softmax(x, scale=scale, softcap=3.0, **way),
     "log_softmax": lambda x, scale, r, **way: log_softmax(x, scale=scale, softcap=3.0, **way),
 }

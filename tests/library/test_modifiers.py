@@ -174,6 +174,20 @@ def test_no_dimension_and_a_scale_of_none(scalar):
     assert scale.grad.shape == ()
 
 
+@both
+def test_nothing_comes_of_nothing(name):
+    for shape in ((0, 3), (2, 0)):
+        x = torch.empty(shape, device=DEVICE, requires_grad=True)
+        y = FUNCTIONS[name](x, scale=2.0, where=torch.ones(shape, dtype=torch.bool, device=DEVICE))
+        assert y.shape == shape
+        y.sum().backward()
+
+
+def test_integers_need_a_dtype():
+    x = torch.ones(2, 3, dtype=torch.int64, device=DEVICE)
+    assert softmax(x, dtype=torch.float32, scale=2.0).dtype == torch.float32
+
+
 # --- what is refused ---
 
 
@@ -262,6 +276,21 @@ def test_out_strided_in_place_and_overlapping(geometry):
     square = tensor(4, 4).detach()
     wanted = torch.softmax(square + square, -1)
     torch.testing.assert_close(softmax(square, bias=square, out=square), wanted)
+
+
+@pytest.mark.parametrize("name, safe", [("softmax", False), ("log_softmax", True)])
+def test_rows_in_three_tiles(name, safe):
+    x, where = tensor(4, 600, dtype=torch.float32).detach(), mask(4, 600)
+    where[0] = False
+    x[1, where[1].nonzero()[0]] = NAN
+    x[2, :300] = -INF
+    given = {"where": where, "safe": safe, "scale": 0.5}
+    y = FUNCTIONS[name](x.requires_grad_(), **given)
+    wanted = modified_by_operators(name, x, 1, given)
+    torch.testing.assert_close(y, wanted, equal_nan=True)
+    dy = torch.where(wanted == -INF, 0.0, tensor(4, 600, dtype=torch.float32, seed=5).detach())
+    (dx,), (dz,) = (torch.autograd.grad(each[2:], x, dy[2:]) for each in (y, wanted))
+    torch.testing.assert_close(dx[2:], dz[2:])
 
 
 # --- what is read ---

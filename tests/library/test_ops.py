@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.autograd import gradcheck
-from torch.func import grad, jvp, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -16,6 +16,16 @@ import triton_softmax
 from kernel_cases import DEVICE, PAIRS, pairs
 from kernel_cases import drawn as random
 from triton_softmax import arguments, operators
+
+
+def scalar(f, dim=-1):
+    """A function whose derivatives of every order are neither zero nor symmetric by accident."""
+
+    def g(x):
+        y = f(x, dim)
+        return (y**3 * torch.arange(1.0, 1.0 + y.numel(), dtype=y.dtype).reshape(y.shape)).sum()
+
+    return g
 
 
 def cases(name, *shape, dim=-1):
@@ -152,6 +162,30 @@ def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
             check_batched_grad=True,
             check_batched_forward_grad=True,
         )
+
+
+@pairs
+@pytest.mark.parametrize(
+    "transforms",
+    [(jacfwd, jacfwd, jacrev), (jacfwd, jacrev, jacfwd), (jacrev, jacrev, jacrev)],
+    ids=lambda t: "-".join(f.__name__ for f in t),
+)
+def test_transforms_nest_and_compile(ours, theirs, transforms):
+    """Each inside each other."""
+    x = random(3)
+    f, g = scalar(ours), scalar(theirs)
+    for transform in transforms:
+        f, g = transform(f), transform(g)
+        torch.testing.assert_close(f(x), g(x))
+    torch._dynamo.reset()
+    f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(random(2, 3)), g(random(2, 3)))
+
+
+def test_an_exported_program_names_the_operator():
+    program = torch.export.export(triton_softmax.Softmax(dim=1), (random(2, 3),))
+    assert "triton_softmax.softmax" in program.graph_module.code
 
 
 @pytest.mark.parametrize("in_dim", [0, 1, -1])
