@@ -218,6 +218,16 @@ def test_any_tensor(name, kind):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(-1)], ids=str)
+@pytest.mark.parametrize("argument", EVERY["linear"][2])
+def test_a_layer_of_dtensors_is_refused(argument, placement):
+    """By the name of the argument: PyTorch would speak of mixed tensors, from within."""
+    function, _, given = EVERY["linear"]
+    sharded = distribute_tensor(given[argument], mesh(), [placement])
+    with pytest.raises(NotImplementedError, match=f"^{argument} is a DTensor"):
+        function(**{**given, argument: sharded})
+
+
 NUMBERS: dict[str, Callable[[float], Any]] = {
     "int": int,
     "float32": np.float32,

@@ -491,6 +491,14 @@ def test_targets_are_mapped_over():
     torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
 
 
+def test_a_single_row_with_weights_compiles(monkeypatch):
+    """Where PyTorch's operators compute."""
+    monkeypatch.setattr(arguments, "INTERPRETED", DEVICE != "cpu")
+    given = logits(4), torch.tensor(2, device=DEVICE), logits(4).detach().exp()
+    compiled = torch.compile(cross_entropy, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*given), functional.cross_entropy(*given))
+
+
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_work_items_are_counted_in_31_bits(beyond):
     """A program's next item is counted as well; PyTorch scales more rows than that."""
