@@ -97,7 +97,8 @@ def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
 @pytest.mark.parametrize("field, by", [("us", 0.97), ("us", 1.03), ("bytes", 2)])
 def test_a_number_of_the_data_that_is_edited_is_noticed(field, by):
     """A time of what was timed in turns; of what was not, one that leaves its percentiles."""
-    data = schema.load(ROOT / launches.DATA / "h100-lengths.json")
+    runs = map(schema.load, (ROOT / launches.DATA).glob("*.json"))
+    data = next(run for run in runs if run["rows"][0]["suite"] == "compiles")
     of_turns = next(row for row in data["rows"] if row.get("us_turns"))
     if field == "us":
         of_turns["us"] = {name: us * by for name, us in of_turns["us"].items()}
@@ -411,7 +412,7 @@ def test_blocks_of_bytes_follow_the_count(made):
     text = made.fragments["moved-three_loops"].text
     now = text[text.index('class="now"') :]
     assert now.count('class="read"') == 3 and now.count('class="write"') == 1
-    assert "single block" in text and "3 read + 1 written = </span>4 MN" in text
+    assert "single block" in text and "3 reads + 1 write = </span>4 trips" in text
 
 
 # Plots
@@ -499,7 +500,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     assert "✗\N{NO-BREAK SPACE}4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
 
 
-def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
+def test_a_reason_quotes_counters_of_all_its_cases_or_says_that_there_are_none(tmp_path):
     """Of two cases one has a profile, then both."""
     cases = [Case("forward", shape) for shape in ((131072, 1024), (65536, 2048))]
     run = {"environment": environment()}
@@ -515,8 +516,7 @@ def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
         profiles = profiled.Profiles(tmp_path, rows)
         return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text
 
-    with pytest.raises(QuoteError, match=r"no profile of forward/softmax/.*65536x2048"):
-        told()
+    assert re.sub("<[^>]+>", "", told()).count("(not measured) to (not measured) %.") == 1
     cells[rows[2]["case"]] = {CHOOSER: [launch | {"xu": 75, "stalls": {}}]}
     assert 'Busy for <data value="50">50</data> to <data value="75">75</data> %.' in told()
 

@@ -29,7 +29,7 @@ def test_every_page_is_there_as_markdown(site):
     ("math/softmax.md", r"$$\n"),  # a displayed formula, as it was typed
     ("math/softmax.md", r"\sum"),
     ("kernels/single-block.md", "    d = tl.sum(e, axis=0)\n"),
-    ("kernels/single-block.md", "| single block | 1 read + 1 written = 2 MN |"),
+    ("kernels/single-block.md", "| single block | 1 read + 1 write = 2 trips |"),
     ("reference/api.md", "### `softmax(input: Tensor"),
     ("reference/api.md", "Return exp(x) / sum(exp(x))"),
     ("use/take-this-kernel.md", "class Softmax(torch.autograd.Function):"),

@@ -340,3 +340,7 @@ def test_the_command_lists_poses_hints_checks_and_remembers(capsys, tmp_path, mo
     with pytest.raises(SystemExit):
         command.main(["nothing"])
     assert "no exercise is called nothing" in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # and the answer that is there is not overwritten
+        command.main(["lanes", "--file", str(tmp_path / "nowhere.py")])
+    assert "nowhere.py is no file" in capsys.readouterr().err
+    assert answer.read_text("utf8") == COURSE["lanes"].solution
