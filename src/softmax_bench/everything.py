@@ -113,8 +113,7 @@ def jobs(
         other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
-        *alone["compiles"], *shared["rungs"],
-        *([] if "ncu" in without else profile),
+        *shared["rungs"], *([] if "ncu" in without else profile), *alone["compiles"],
     ]  # fmt: skip
     return [job for job in plan if job.name.startswith(tuple(only) or "")]
 
