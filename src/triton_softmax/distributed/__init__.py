@@ -10,16 +10,17 @@ kernels of one GPU. The modules, in the order in which a call passes them:
 - `ranks`: the two launches and the message between them
 - `gather`: whole rows, where no rank can leave its part where it is
 
-The functions here are what the rest of the library calls: with a group for a tensor that is a part
-of the rows, and without one for a `DTensor`.
+The rest of the library calls `agreed` with one of the functions here, for a tensor that is a part
+of the rows, with its group, or for a `DTensor`.
 """
 
 from typing import Any
 
-from .process_group import tell
-from .sharded import cross_entropy, dtensors, logsumexp, normalize, token_logprobs
+from .process_group import agreed, dtensors, tell
+from .sharded import cross_entropy, logsumexp, normalize, token_logprobs
 
 __all__ = [
+    "agreed",
     "cross_entropy",
     "dtensors",
     "logsumexp",
