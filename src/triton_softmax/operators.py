@@ -374,7 +374,7 @@ class ModifiedDerivative(Function):
         plain = is_plain_eager(dy, *[t for t in tensors if t is not None])
         again = torch.is_grad_enabled() and part is None
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
-            # A second or a batched derivative, which only the composite has.
+            # A second or a batched derivative, which only the composite has, of whole rows.
             dx, dz, dscale, row_sum = composite.modified_softmax_backward(
                 log, dy, y, x, dim, modifiers
             )

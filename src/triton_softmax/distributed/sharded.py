@@ -24,15 +24,16 @@ from .ranks import of_rows, rows_of
 
 def normalize(
     x: Tensor, function: Callable[..., Tensor], dim: Any, dtype: torch.dtype | None,
-    invariant: bool, modifiers: tuple[Any, ...] | None, out: Any,
+    invariant: bool, modifiers: tuple[Any, ...] | None = None, out: Any = None,
 ) -> Proposal:  # fmt: skip
     """Propose softmax or log-softmax, of which each rank returns its part."""
-    given, numbers, options = None, (), (dtype,)
+    given, numbers, name = None, (), function.__name__
     if modifiers is not None or out is not None:
         arguments.check_sharded(modifiers, out)
     (x,) = modes.in_memory(input=x)
-    if dtype is None and x.device.type != "cpu" and torch.is_autocast_enabled(x.device.type):
-        dtype = composite.accumulator(x.dtype)
+    if dtype is None and x.device.type != "cpu" and name != "logsumexp":
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = composite.accumulator(x.dtype)
     if dtype is not None:
         x = arguments.cast(x, dtype)
         if torch.float64 in (x.dtype, dtype):
@@ -40,41 +41,29 @@ def normalize(
     if x.dtype not in DTYPES:
         arguments.check_dtype(x.dtype, "the input")
     if not x.dim():
-        return as_vector(normalize, x, function, dim, dtype, invariant, modifiers, out)
+        asked = normalize(x.reshape(1), function, dim, dtype, invariant, modifiers)
+        return asked._replace(run=lambda shard: asked.run(shard).view(()))
     if type(dim) is not int or not -x.dim() <= dim < x.dim():
         dim = arguments.check_dim(arguments.check_int(dim), x.dim())
-    dim %= x.dim()
+    dim, options = dim % x.dim(), (dtype,)
     if modifiers is not None:
         given = arguments.check_modifiers_of_part(x, dim, modifiers)
         tensors = {k: t for k, t in given._asdict().items() if isinstance(t, Tensor)}
-        options += tuple([f"{name} of {t.dtype}" for name, t in tensors.items()])
+        options += tuple([f"{key} of {t.dtype}" for key, t in tensors.items()])
         numbers = tuple([each for each in given if not isinstance(each, Tensor)])
         given = given._replace(**dict(zip(tensors, modes.in_memory(**tensors))))
     run = partial(of_rows, function, x, dim, dtype or x.dtype, invariant, given)
-    return Proposal(
-        function.__name__, x, dim, run, options=options, numbers=numbers, invariant=invariant
-    )
-
-
-def as_vector(prepare: Callable[..., Proposal], x: Tensor, *given: Any) -> Proposal:
-    """Propose a call on a 0-d tensor, as a vector of one element."""
-    asked = prepare(x.reshape(1), *given)
-    return asked._replace(run=lambda shard: asked.run(shard).view(()))
+    return Proposal(name, x, dim, run, options=options, numbers=numbers, invariant=invariant)
 
 
 def logsumexp(
     x: Tensor, function: Callable[..., Tensor], dim: Any, keepdim: bool, invariant: bool
 ) -> Proposal:
     """Propose log-sum-exp, which every rank returns."""
-    (x,) = modes.in_memory(input=x)
-    arguments.check_dtype(x.dtype, "the input")
-    if not x.dim():
-        return as_vector(logsumexp, x, function, dim, False, invariant)
-    dim = arguments.check_dim(arguments.check_int(dim), x.dim())
-    run: Any = partial(of_rows, function, x, dim, x.dtype, invariant, None)
-    if keepdim:
-        reduce, run = run, lambda shard: reduce(shard).unsqueeze(dim)
-    return Proposal("logsumexp", x, dim, run, invariant=invariant)
+    asked = normalize(x, function, dim, None, invariant)
+    if keepdim and x.dim():
+        return asked._replace(run=lambda shard: asked.run(shard).unsqueeze(asked.dim))
+    return asked
 
 
 # --- losses
