@@ -784,6 +784,7 @@ INVARIANT = {
     "sum": (cross_entropy, {"reduction": "sum", "return_lse": True}),
     "none": (cross_entropy, {"reduction": "none", "softcap": 5.0}),
     "weighted": (cross_entropy, {"weight": True}),
+    "both": (cross_entropy, {"weight": True, "label_smoothing": 0.1}),
     "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
     "several": (triton_softmax.token_logprobs, {"index": 3}),
     "cooled": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
@@ -796,7 +797,8 @@ def same_as_on_one(
     group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
 ) -> None:  # fmt: skip
     """Results and gradients are, to the bit, those of whole rows. A result takes one message,
-    of less than a twelfth of this rank's elements, if rows are long."""
+    of less than a twelfth of this rank's elements, if rows are long; with weights and smoothing
+    of all of them."""
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -828,7 +830,7 @@ def same_as_on_one(
             found = function(mine, **options, **invariant, **more)
         assert len(sent) == 1
         if shape[-1] >= 16384:
-            assert 12 * sent[0] < x.nbytes // group.size()
+            assert (12 * sent[0] < x.nbytes // group.size()) == (name != "both")
     several = isinstance(wanted, tuple)
     for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
         f = f.full_tensor() if mesh else f
