@@ -83,9 +83,8 @@ class Proposal(NamedTuple):
 
 
 class WrongGuess(Exception):
-    """The lines of all ranks say something else than the guess by which a call has run."""
-
-    shard = property(lambda self: self.args[0])
+    """The lines of all ranks say something else, its argument, than the guess by which a call has
+    run."""
 
 
 @dataclass(slots=True)
@@ -150,7 +149,7 @@ class Agreement:
                 self.settle()
             return result
         except WrongGuess as wrong:
-            shard = wrong.shard
+            shard = wrong.args[0]
         except Exception:  # which may be due to the guess
             if self.guess is None:
                 raise
@@ -247,6 +246,8 @@ def agreed(group: Any, prepare: Callable[..., Proposal], x: Any, *given: Any) ->
             arguments.check_shard(x)
         asked = prepare(x, *given)
         x, start, weights = asked.x, asked.start, asked.weights
+        if start is not None and asked.total is None:
+            raise ValueError("vocab_start takes vocab_size as well")
         if not alone:
             agreement = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
             gradient = x.requires_grad and torch.is_grad_enabled()

@@ -142,8 +142,6 @@ def cross_entropy(
     classes, or of those of this rank. The shard of a `DTensor` comes with `over_rows`, groups that
     have other rows, over which a mean is as well.
     """
-    if start is not None and total is None:
-        raise ValueError("vocab_start takes vocab_size as well")
     if not (weight is None or type(weight) in PLAIN):
         arguments.check_dense(weight, "weight")
     x, target, weight = modes.in_memory(input=x, target=target, weight=weight)
@@ -231,8 +229,6 @@ def token_logprobs(
 ) -> Proposal:  # fmt: skip
     """Propose log-probabilities of tokens and entropies, of which every rank returns both; the
     index is the same on all ranks, and counts all classes."""
-    if start is not None and total is None:
-        raise ValueError("vocab_start takes vocab_size as well")
     if type(index) not in PLAIN:
         arguments.check_dense(index, "index")
     x, index = modes.in_memory(input=x, index=index)
