@@ -559,7 +559,7 @@ def _in_ranks(ranks: int) -> Part:
 
 def of_parts(
     op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Any,
-    invariant: bool = False, lines: Tensor | None = None, out: Tensor | None = None,
+    invariant: bool = False, lines: Any = None, out: Tensor | None = None,
 ) -> tuple[tuple[Tensor, ...], Tensor]:  # fmt: skip
     """Return the results of an operation on matrices of whose rows ranks have parts, and the
     messages of all ranks from which they follow, unless an earlier call has received these."""

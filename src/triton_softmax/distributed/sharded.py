@@ -205,7 +205,7 @@ def _loss(
         rows = rows_of(composite.modified_logits(x, target, options._replace(dim=dim)), dim)
         options = options._replace(scale=1.0, softcap=None)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
-    scalars = None
+    scalars: Any = None
     if traced or by_operators or over_rows or len(flat) > MAX_TARGETS:
         scalars = _scalars(rows, flat, weight, options, shard, over_rows)
     if part is None and (differentiated or not arguments.by_kernels(rows)):
