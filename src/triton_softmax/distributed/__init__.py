@@ -4,9 +4,9 @@ A rank is a chunk: it summarises its part of a row as a program summarises a chu
 takes the words of all ranks to all, and each writes its own part of the result, by the plans and
 kernels of one GPU. The modules, in the order in which a call passes them:
 
+- `process_group`: one function checks a call, lets the ranks agree on it, and runs it; messages
 - `dtensor`: `DTensor`s, taken apart into shards and put together again
-- `sharded`: the arguments of the public functions, and what is theirs of a loss
-- `process_group`: the ranks agree on every call; messages
+- `sharded`: what the ranks compare of each public function, and what is theirs of a loss
 - `ranks`: the two launches and the message between them
 - `gather`: whole rows, where no rank can leave its part where it is
 

@@ -6,7 +6,7 @@ with a line of fixed size, from which every rank reads what all ranks call and h
 of them has. What is sent afterwards follows from these lines alone, and so is the same on all.
 
 Lines travel from processor to processor: they never wait for a GPU that is busy with earlier calls.
-One takes about as long as a launch, so a call launches meanwhile (`Proposal.run`).
+One takes about as long as a launch, so a call launches meanwhile (`Agreement.run`).
 
 Only public names of `torch.distributed` are used; `torch.compile` replaces its collectives by
 functional ones.
