@@ -474,6 +474,7 @@ def enters_few_functions(group, name: str, most: int, files: int) -> None:
     mine, target = drawn((4, 8), torch.float32), torch.tensor([0, 7, 3, 4])
     calls = {
         "softmax": lambda: softmax(mine, group=group),
+        "logsumexp": lambda: logsumexp(mine, group=group),
         "cross_entropy": lambda: cross_entropy(mine, target, group=group),
         "token_logprobs": lambda: triton_softmax.token_logprobs(mine, target, group=group),
     }

@@ -69,7 +69,8 @@ def test_long_rows_are_summarised_in_chunks(ranks):
 
 
 @pytest.mark.parametrize(
-    "name, most", [("softmax", 15), ("cross_entropy", 26), ("token_logprobs", 25)]
+    "name, most",
+    [("softmax", 15), ("logsumexp", 15), ("cross_entropy", 26), ("token_logprobs", 25)],
 )
 def test_later_calls_enter_few_functions_of_few_files(ranks, name, most):
     ranks.ask("enters_few_functions", name, most, 10, world=2)
