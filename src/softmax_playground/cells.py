@@ -270,9 +270,10 @@ def _coloured(code: str) -> str:
 
 
 def _editor(code: str, label: str) -> str:
+    columns = max(map(len, code.splitlines()))
     return (
         f'<div class="run-text"><p class="run-label">{label}</p>'
-        '<div class="editor highlight no-copy" tabindex="0">'
+        f'<div class="editor highlight no-copy" tabindex="0" style="--columns: {columns}">'
         f"<pre><code>{_coloured(code)}</code></pre></div></div>"
     )
 
