@@ -202,6 +202,7 @@ TYPED = {
     "...": "There is no number yet.",
     "inf": '"inf" is not a number.',
     "7": "It is not 7. It is too small.",
+    "1e400": "It is not inf. It is too large.",
     "12": "It is not 12. It is 2 times too small: elements or bytes, one tensor or two?",
 }
 
@@ -216,6 +217,8 @@ def test_a_decimal_comma_and_a_fraction_are_numbers():
     for typed in ("-0,06", "−0,06", "-.06", "-3/50"):
         assert in_small_triton("jacobian", f"ANSWER = {typed}")[0], typed
     assert "Its sign is wrong." not in in_small_triton("jacobian", "ANSWER = 0,07")[1]
+    assert "It is too far below 0." in in_small_triton("jacobian", "ANSWER = -0.6")[1]
+    assert "It is too near to 0." in in_small_triton("jacobian", "ANSWER = -0.01")[1]
 
 
 @pytest.mark.parametrize("line", ["import numpy as np", "from torch import exp", "import os"])
