@@ -21,14 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
-from softmax_site import (
-    kernel_map,
-    modules,
-    on_your_gpu,
-    practice,
-    source,
-    take_home,
-)
+from softmax_site import kernel_map, modules, on_your_gpu, practice, source, take_home
 from softmax_site.benchmarks import (
     attention,
     bookkeeping,
