@@ -81,9 +81,5 @@ def markdown(name: str, root: Path | str = ".") -> str:
         return page.NOT_MEASURED.text
     if name not in fragments:
         raise KeyError(f"nothing rendered is named {name!r}; there is {', '.join(fragments)}")
-    text, measured, brief = fragments[name]
-    if not measured:
-        return text
-    if brief:
-        return page.briefly(text, measured)
-    return page.warnings(measured) + text
+    text, measured = fragments[name]
+    return (page.warning(measured, page.today()) if measured else "") + text

@@ -50,6 +50,12 @@ class Column:
     bold: bool = False
 
 
+def halves(title: str, said: Sequence[str]) -> list[str]:
+    """A tip of three lines: the title, and two of what is said."""
+    half = (len(said) + 1) // 2
+    return [title, ", ".join(said[:half]), ", ".join(said[half:])]
+
+
 def tag(name: str, content: str = "", /, **attributes) -> str:
     """An element; numbers are rounded, and what is None is left out.
 

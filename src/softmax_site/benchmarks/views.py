@@ -143,8 +143,7 @@ def article(rows: list[dict]) -> str:
         us = {name: timed(group.get(name)) for name in who}
         values = {n: group[n]["bytes"] / t / 1e3 for n, t in us.items() if t}
         said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
-        half = (len(said) + 1) // 2
-        tip = [f"{shape_words(some(group))}, GB/s", ", ".join(said[:half]), ", ".join(said[half:])]
+        tip = charts.halves(f"{shape_words(some(group))}, GB/s", said)
         columns.append(charts.Column(length(some(group)), values, tip))
     series = [Series(name, label_of(name), name not in (COPY, "naive")) for name in who]
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
@@ -614,6 +613,5 @@ def fragments(data: dict) -> page.Rendered:
         ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):
         if rows:
-            text = f"{block(make(data))}\n\n{origin(rows)}"
-            out.fragments[name] = Fragment(text, measured_by(rows))
+            out.fragments[name] = page.shown(make(data), rows, told=True)
     return out
