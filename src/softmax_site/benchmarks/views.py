@@ -540,6 +540,12 @@ def vocabulary(row: dict) -> str:
     return f"{length(row)} {row['dtype']}"
 
 
+def beside_all(rows: list[dict], *first: Column) -> str:
+    """Ours with its verdict, and the times of every other library."""
+    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
+    return of_cases(rows, [*first, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
+
+
 def loss_speeds(data: dict) -> str:
     """Cross-entropy with its gradient over two vocabularies, beside every other library."""
     rows = [
@@ -548,16 +554,12 @@ def loss_speeds(data: dict) -> str:
         if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
     ]
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
-    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
-    others = map(time, present(rows, LIBRARIES))
-    return of_cases(rows, [logits, *ours, *others], False)
+    return beside_all(rows, logits)
 
 
 def token_speeds(data: dict) -> str:
     """Log-probabilities of tokens with entropies, beside every other library."""
-    rows = of_suite(data, "loss_head", op="token_logprobs")
-    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
-    return of_cases(rows, [SIZE, STEP, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
+    return beside_all(of_suite(data, "loss_head", op="token_logprobs"), SIZE, STEP)
 
 
 def masked(data: dict) -> str:
