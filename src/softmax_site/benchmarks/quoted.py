@@ -92,12 +92,7 @@ def ladder(rows: list[dict]) -> Names:
         found = {name: us for name in RUNGS if (us := timed(group.get(name)))}
         return min(found, key=lambda name: found[name], default=None)
 
-    at: dict[int, dict[str, float | None]] = {}
-    for group in groups:
-        row = some(group)
-        if (row["direction"], row["dtype"]) == ("forward", "float32"):
-            at[n_cols(row)] = {name: share_of(group, name) for name in group}
-    return Names(of=of, at=at, choice=Stand(groups, best_rung))
+    return Names(of=of, choice=Stand(groups, best_rung))
 
 
 def fastest_copy(rows: list[dict]) -> dict[str, float]:
