@@ -13,6 +13,8 @@ All tests that take `page`, of whatever file, run page after page, and the tests
 worker. What a check removes from the page it has to put back. A check that is about one page, or
 needs a tab of its own, takes `tab` and calls `tab.open("math/softmax")`; one without script takes
 `tab_without_script`. The fixtures are in `tests/site/conftest.py`.
+
+If Chromium dies, the test that it dies in fails and says so; for the next it is started anew, once.
 """
 
 from __future__ import annotations
@@ -22,23 +24,24 @@ import functools
 import http.server
 import shutil
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from site_build import ROOT, pages
+
+try:
+    from playwright.sync_api import Error
+except ImportError:  # then no test has a browser
+    Error = OSError
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split()
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
 DESKTOP, PHONE = 1366, 360
 HEIGHT = 768
@@ -106,38 +109,105 @@ def finished(cell) -> float:
     return took
 
 
+class Chromium:
+    """The browser, which a busy machine may kill: whoever asks for it next starts it anew, once."""
+
+    def __init__(self, playwright) -> None:
+        self.playwright = playwright
+        self.starts, self.browser = 0, None
+
+    def now(self):
+        """The browser that runs.
+
+        Raises:
+            pytest.fail.Exception: it has died twice.
+        """
+        if self.browser is None or not self.lives():
+            if self.starts == 2:
+                pytest.fail(f"{DIED}, for the second time. It is not started again.", pytrace=False)
+            self.starts += 1
+            launch = self.playwright.chromium.launch
+            self.browser = launch(executable_path=CHROMIUM, args=FLAGS)
+            self.probe = self.browser.new_page()
+        return self.browser
+
+    def lives(self) -> bool:
+        """Whether it answers."""
+        try:
+            return self.probe.evaluate("true")
+        except Error:
+            return False
+
+    def new_context(self, **options):
+        """A window of its own."""
+        return self.now().new_context(**options)
+
+    def new_page(self):
+        """A tab in a window of its own."""
+        return self.now().new_page()
+
+    def close(self) -> None:
+        """End it."""
+        if self.browser is not None:
+            self.browser.close()
+
+
+DIED = "Chromium has died, as it does where memory is short or the machine is busy"
+
+
 class Windows:
     """The windows of each kind, which share what the browser has fetched and compiled; a kind of
     its own shares nothing. A tab of each stays open, since the next then starts no process."""
 
-    def __init__(self, chromium: Any, address: str) -> None:
+    def __init__(self, chromium: Chromium, address: str) -> None:
         self.chromium, self.address = chromium, address
         self.made: dict[tuple, Any] = {}
 
     def __call__(self, kind: str = "", **options):
-        """The window of a kind."""
-        key = kind, str(options)
+        """The window of a kind in the browser that runs."""
+        browser = self.chromium.now()
+        key = self.chromium.starts, kind, str(options)
         if key not in self.made:
-            self.made[key] = self.chromium.new_context(**options)
+            self.made[key] = browser.new_context(**options)
             self.made[key].new_page().goto(f"{self.address}404.html")
         return self.made[key]
 
 
 class Tab:
-    """One tab of a window, and what the page that it shows has asked for and complained of."""
+    """One tab, and what the page that it shows has asked for and complained of. `window` finds the
+    window that it belongs to, in whatever browser runs."""
 
-    def __init__(self, window: Any, address: str) -> None:
-        self.address = address
+    def __init__(self, window: Callable[[], Any], address: str) -> None:
+        self.window, self.address = window, address
         self.requests: list[str] = []
         self.errors: list[str] = []
-        self.view = window.new_page()
+        self.start()
+
+    def start(self) -> None:
+        """Open the tab."""
+        self.view = self.window().new_page()
         self.width, self.scheme = DESKTOP, "light"
         self.view.on("request", lambda request: self.requests.append(request.url))
         self.view.on("pageerror", lambda error: self.errors.append(str(error)))
 
+    def lives(self) -> bool:
+        """Whether it answers."""
+        try:
+            return self.view.evaluate("true")
+        except Error:
+            return False
+
+    def again(self) -> None:
+        """Open it anew with its page, if the browser has died."""
+        if not self.lives():
+            self.start()
+            self.open(self.page)
+
     def open(self, page: str) -> Tab:
         """Show a page, given as `PAGES` gives it."""
         self.page = page
+        if not self.lives():
+            self.start()
         self.resize(DESKTOP)
         if self.scheme != "light":
             self.view.evaluate("localStorage.clear()")
@@ -161,6 +231,8 @@ class Tab:
 
     def close(self) -> None:
         """Leave nothing for the next tab but what was fetched."""
+        if not self.lives():
+            return
         if self.view.url.startswith(self.address):
             self.view.evaluate("localStorage.clear(); sessionStorage.clear()")
         self.view.close()

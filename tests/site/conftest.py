@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from browser import CHROMIUM, DESKTOP, FLAGS, HEIGHT, PAGES, Tab, Windows, served
+from browser import CHROMIUM, DESKTOP, DIED, HEIGHT, PAGES, Chromium, Tab, Windows, served
 
 
 @pytest.fixture(scope="session")
@@ -14,9 +14,19 @@ def chromium():
         pytest.skip("needs Chromium: apt install chromium")
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = Chromium(playwright)
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def chromium_lives(request):
+    """Say of the test in which the browser dies that this is why it fails."""
+    yield
+    if CHROMIUM is not None and "chromium" in request.fixturenames:
+        browser = request.getfixturevalue("chromium")
+        if browser.browser is not None and not browser.lives() and browser.starts < 2:
+            pytest.fail(f"{DIED}. It is started anew for the next test, once.", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +49,7 @@ def open_tab(context_of, address):
     usual = {"viewport": size, "color_scheme": "light", "reduced_motion": "reduce"}
 
     def show(script: bool = True, kind: str = "") -> Tab:
-        return Tab(context_of(kind, java_script_enabled=script, **usual), address)
+        return Tab(lambda: context_of(kind, java_script_enabled=script, **usual), address)
 
     return show
 
@@ -50,7 +60,7 @@ def opened_with(context_of, address):
     with contextlib.ExitStack() as stack:
 
         def show(page: str, **options):
-            tab = Tab(context_of(**options), address)
+            tab = Tab(lambda: context_of(**options), address)
             stack.callback(tab.close)
             return tab.open(page).view
 
@@ -73,6 +83,7 @@ def opened(shared_tab, request):
 @pytest.fixture
 def page(opened):
     """Each page of the site in turn, at its usual size and in the light."""
+    opened.again()
     opened.resize(DESKTOP)
     opened.show("light")
     return opened

@@ -27,7 +27,7 @@ ENDLESS = "while True:\n    pass"
 def phone(context_of, address):
     """A tab on a phone, which has no keyboard."""
     size = {"width": NARROW, "height": HEIGHT}
-    tab = Tab(context_of(viewport=size, has_touch=True, is_mobile=True), address)
+    tab = Tab(lambda: context_of(viewport=size, has_touch=True, is_mobile=True), address)
     tab.resize = lambda width: None
     yield tab
     tab.close()

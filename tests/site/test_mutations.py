@@ -48,10 +48,6 @@ BY_TESTS = {
         PAGE, r"^\[0\.09   0\.2447", "[0.09   0.2448",
         r"softmax\.md[\s\S]*?Expected:[^:]*0\.2448[^:]*Got:[^:]*0\.2447",
         PAGE, "softmax.md and not is_shown"),  # that test would build the site
-    "a digit of a doctest in the source": Mistake(
-        "src/softmax_site/computed/worked.py", r"0\.1353", "0.1354",
-        r"computed\.worked\.forward _[\s\S]*?Expected:[^:]*0\.1354[^:]*Got:[^:]*0\.1353",
-        "src/softmax_site/computed/worked.py", "worked.py"),
     "a section without its end": Mistake(
         "src/softmax_tutorial/reference.py", r"^# --8<-- \[end:softmax-naive-numpy\]\n", "",
         r"reference\.py has no section 'softmax-naive-numpy'",
