@@ -112,7 +112,7 @@ def jobs(
     plan = [
         *shared["lengths"], *shared["random"], *shared["losses"], *several, *shared["shapes"],
         other("attention", 240, *bench, "attention"),
-        *alone["host"], other("training", 200, *bench, "train"),
+        *alone["host"], other("training", 260, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *shared["rungs"], *([] if "ncu" in without else profile), *alone["compiles"],
     ]  # fmt: skip

@@ -1,7 +1,8 @@
 """A step of training of models of transformers, with our kernels in it, with Liger's, and without.
 
 The steps are of one model with the same numbers, in turn: forward, loss and backward in bfloat16,
-with the number of tokens that the trainer passes. No optimizer runs, which would be the same.
+with the number of tokens that the trainer passes; or the log-probabilities of tokens, as some
+trainers of TRL take them. No optimizer runs, which would be the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from softmax_bench.measure import summary
 from softmax_bench.results import git_commit, machine, now
 from softmax_bench.schema import read_json, write
-from triton_softmax.integrations import patch_transformers
+from triton_softmax.integrations import patch_transformers, patch_trl, torch_operators
 
 FORMAT = 1
 
@@ -37,12 +38,15 @@ MODELS = {"Llama 3.2 1B": ("llama", LLAMA), "GPT-2": ("gpt2", {"vocab_size": 50_
 """The kind of each model, and its shape."""
 
 CASES = (
-    ("Llama 3.2 1B", "sdpa", (4, 2048)),
-    ("Llama 3.2 1B", "eager", (2, 2048)),  # of 4, transformers would not fit in 80 GB
-    ("GPT-2", "sdpa", (8, 1024)),
-    ("GPT-2", "eager", (8, 1024)),
+    ("Llama 3.2 1B", "sdpa", (4, 2048), "loss"),
+    ("Llama 3.2 1B", "eager", (2, 2048), "loss"),  # of 4, transformers would not fit in 80 GB
+    ("GPT-2", "sdpa", (8, 1024), "loss"),
+    ("GPT-2", "eager", (8, 1024), "loss"),
+    ("Llama 3.2 1B", "sdpa", (4, 2048), "checkpointed loss"),
+    ("GPT-2", "sdpa", (8, 1024), "checkpointed loss"),
+    ("Llama 3.2 1B", "sdpa", (4, 2048), "log-probabilities"),
 )
-"""A model, its attention, and sequences × tokens of a batch."""
+"""A model, its attention, sequences × tokens of a batch, and what a step differentiates."""
 
 TINY = {"num_hidden_layers": 1, "vocab_size": 1000, "hidden_size": 256}
 """In place of these on a CPU, only to try the command."""
@@ -78,14 +82,21 @@ PROVIDERS: dict[str, Any] = {
     "liger": _liger,
     "triton_softmax": patch_transformers,
     "triton_softmax, linear loss": partial(patch_transformers, linear_loss=True),
+    "torch_operators": lambda model: torch_operators(),
 }
 """What a model is given for its steps; the first is what the others are compared with."""
 
+PROVIDERS_OF_TRL: dict[str, Any] = {
+    "trl": PROVIDERS["transformers"],
+    "triton_softmax": lambda model: patch_trl(),
+}
+"""The same for log-probabilities, as TRL's trainers for CPO and ORPO take them from logits."""
+
 
 class Step:
-    """A model and its batch."""
+    """A model, its batch, and what a step differentiates."""
 
-    def __init__(self, name: str, attention: str, size: tuple[int, int], device: str):
+    def __init__(self, name: str, attention: str, size: tuple[int, int], what: str, device: str):
         import transformers
 
         kind, shape = MODELS[name]
@@ -98,15 +109,26 @@ class Step:
             self.model = transformers.AutoModelForCausalLM.from_config(config, **how).train()
             self.tokens = torch.randint(0, config.vocab_size, size)
             self.count = torch.tensor(size[0] * (size[1] - 1))
-        self.of_row = {"model": name, "attention": attention, "batch": size}
+        if what == "checkpointed loss":
+            self.model.gradient_checkpointing_enable()
+        self.of_loss = what != "log-probabilities"
+        self.providers = PROVIDERS if self.of_loss else PROVIDERS_OF_TRL
+        self.of_row = {"model": name, "attention": attention, "batch": size, "of": what}
 
     def __call__(self) -> torch.Tensor:
         torch.manual_seed(1)  # dropout
         self.model.zero_grad(set_to_none=True)
-        given = {"input_ids": self.tokens, "labels": self.tokens}
-        loss = self.model(**given, num_items_in_batch=self.count, use_cache=False).loss
+        more = {"labels": self.tokens, "num_items_in_batch": self.count} if self.of_loss else {}
+        output = self.model(input_ids=self.tokens, use_cache=False, **more)
+        loss = output.loss if self.of_loss else -self.logprobs(output.logits).mean()
         loss.backward()
         return loss.detach()
+
+    def logprobs(self, logits: torch.Tensor) -> torch.Tensor:
+        """The log-probability of each token after the first."""
+        from trl.trainer import utils
+
+        return utils.selective_log_softmax(logits[:, :-1], self.tokens[:, 1:])
 
     def measured(self) -> dict[str, Any]:
         """The numbers of one step."""
@@ -137,12 +159,12 @@ class Step:
 
 def rows_of(step: Step) -> list[dict]:
     """The rows of a model, one for each provider that can run it."""
-    samples: dict[str, list[dict]] = {provider: [] for provider in PROVIDERS}
-    more: dict[str, dict] = {provider: {} for provider in PROVIDERS}
+    samples: dict[str, list[dict]] = {provider: [] for provider in step.providers}
+    more: dict[str, dict] = {provider: {} for provider in step.providers}
     for turn in range(WARM + ROUNDS + 1):
         for provider in list(samples):
             try:
-                with PROVIDERS[provider](step.model) as handle:
+                with step.providers[provider](step.model) as handle:
                     if turn < WARM + ROUNDS:
                         samples[provider].append(step.measured())
                     else:
@@ -150,7 +172,7 @@ def rows_of(step: Step) -> list[dict]:
                 if handle is not None and turn == 0:
                     more[provider]["calls"] = handle.calls
             except Exception as error:
-                if provider == next(iter(PROVIDERS)):  # what the others are compared with
+                if provider == next(iter(step.providers)):  # what the others are compared with
                     raise
                 print(f"{step.of_row['model']}, {provider}: {type(error).__name__}: {error}")
                 del samples[provider]
@@ -171,14 +193,16 @@ def run(out: Path, device: str, commit: str | None) -> list[dict]:
     data = read_json(out) if out.is_file() else {"environment": {}, "rows": []}
     of_run["started"] = data["environment"].get("started", of_run["started"])
     rows = data["rows"] if data["environment"] == of_run else []
-    known = {(row["model"], row["attention"]) for row in rows}
-    for name, attention, size in CASES:
-        if (name, attention) in known:
+    known = {(row["model"], row["attention"], row["of"]) for row in rows}
+    for name, attention, size, what in CASES:
+        if (name, attention, what) in known:
             continue
+        found = []
         try:
-            rows += rows_of(Step(name, attention, size, device))
+            found = rows_of(Step(name, attention, size, what, device))
         except Exception as error:
-            print(f"{name}, {attention}: {type(error).__name__}: {error}")
+            print(f"{name}, {attention}, {what}: {type(error).__name__}: {error}")
+        rows += found
         write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
-        print(*rows[-len(PROVIDERS) :], sep="\n", flush=True)
+        print(*found, sep="\n", flush=True)
     return rows

@@ -12,27 +12,44 @@ from softmax_bench.schema import read_json
 from softmax_site.benchmarks.training import FILE, steps
 
 pytest.importorskip("transformers")
+pytest.importorskip("trl")
 
 
 def test_a_step_is_measured_with_the_library_and_without(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CASES", training.CASES[1:2])
+    cases = [each for each in training.CASES if each[:2] == ("Llama 3.2 1B", "sdpa")]
+    monkeypatch.setattr(training, "CASES", [training.CASES[1], *cases[1:]])
     monkeypatch.setattr(training, "WARM", 0)
     monkeypatch.setattr(training, "ROUNDS", 1)
     monkeypatch.delitem(training.PROVIDERS, "liger")  # whose kernels need a GPU
-    monkeypatch.setitem(training.PROVIDERS, "breaks", lambda model: 1 / 0)
+    for providers in (training.PROVIDERS, training.PROVIDERS_OF_TRL):
+        monkeypatch.setitem(providers, "breaks", lambda model: 1 / 0)
     out = tmp_path / FILE
     command = ["train", "--device", "cpu", "--out", str(out), "--commit", "0" * 40]
     assert main(command) == 0
     data = read_json(out)
     assert main(command) == 0 and read_json(out) == data, "goes on, with nothing left to do"
-    rows = {row["provider"]: row for row in read_json(out)["rows"]}
-    assert list(rows) == list(training.PROVIDERS)[:-1]
-    theirs, *others = rows.values()
-    for row, loss in zip(others, ("cross_entropy", "linear_cross_entropy"), strict=True):
-        assert row["calls"] == {"softmax": 1, loss: 1}
-        assert row["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-        assert row["gradient"] == pytest.approx(theirs["gradient"], rel=0.02)
-    assert "Llama 3.2 1B, 2 × 32 tokens, eager" in steps(tmp_path).text
+    rows = {}
+    for row in data["rows"]:
+        rows.setdefault(row["of"], {})[row["provider"]] = row
+    assert [*rows] == ["loss", "checkpointed loss", "log-probabilities"]
+    every = "transformers", "triton_softmax", "triton_softmax, linear loss", "torch_operators"
+    assert [tuple(each) for each in rows.values()] == [every, every, ("trl", "triton_softmax")]
+    for what, calls in {
+        "loss": {"softmax": 1}, "checkpointed loss": {}, "log-probabilities": {}
+    }.items():  # fmt: skip
+        theirs, ours, *others = rows[what].values()
+        function = "cross_entropy" if rows[what].keys() == {*every} else "selective_log_softmax"
+        assert ours["calls"] == {**calls, function: 1}
+        if others:
+            assert others[0]["calls"] == {**calls, "linear_cross_entropy": 1}
+            assert "aten::_log_softmax" in others[1]["calls"]
+        for row in (ours, *others):
+            assert row["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+            assert row["gradient"] == pytest.approx(theirs["gradient"], rel=0.02)
+    text = steps(tmp_path).text
+    assert "2 × 32 tokens, sdpa, checkpointed loss" in text
+    assert "2 × 32 tokens, sdpa, log-probabilities" in text
+    assert "Llama 3.2 1B, 2 × 32 tokens, eager<" in text
 
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "GPT2LMHeadModel"])

@@ -10,11 +10,13 @@ from softmax_site.benchmarks.tables import table
 
 FILE = "docs/benchmarks/training.json"
 HEAD = ("step", "with", "ms", "time", "GB", "memory")
-"""The most memory of a step; the ratios are to transformers alone."""
+"""The most memory of a step; the ratios are to transformers or TRL alone."""
 NAMES = {
     "liger": "Liger",
     "triton_softmax": "ours",
     "triton_softmax, linear loss": "ours, linear loss",
+    "torch_operators": "ours, by torch_operators",
+    "trl": "TRL",
 }
 
 
@@ -26,9 +28,10 @@ def steps(root: Path) -> Fragment:
     env, body = data["environment"], []
     first: dict = {}
     for row in data["rows"]:
-        first = row if row["provider"] == "transformers" else first
+        first = row if row["provider"] in ("transformers", "trl") else first
         sequences, tokens = row["batch"]
         step = f"{row['model']}, {sequences} × {tokens:,} tokens, {row['attention']}"
+        step += f", {what}" if (what := row.get("of", "loss")) != "loss" else ""
         line = [step, NAMES.get(row["provider"], row["provider"])]
         for value, before in (
             (row["ms"]["p50"], first["ms"]["p50"]),
