@@ -103,8 +103,8 @@ class Modified(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A non-inner reduction, over columns of separate elements: the middle dimension of (n_outer,
-    n_cols, n_inner)."""
+    """A non-inner reduction: the middle dimension of separate elements (n_outer, n_cols,
+    n_inner)."""
 
     n_outer: int
     n_cols: int
@@ -115,8 +115,7 @@ class Columns(NamedTuple):
     wide_index: bool  # offsets within one outer slice need 64 bits
 
     def side_by_side(self, wide: int) -> int:
-        """Return the columns side by side in a tile: at most `wide`, and hardly more than there
-        are."""
+        """Return the columns side by side in a tile: at most `wide`, hardly more than there are."""
         return min(wide, next_power_of_2(self.n_inner))
 
     def groups(self, block_inner: int) -> int:

@@ -48,8 +48,7 @@ def parts_of(n_cols: int) -> int:
 
 
 class Candidate(NamedTuple):
-    """One way to split rows, as a line of the tables says it: a program's resources, and what it
-    does while it waits."""
+    """One way to split rows, a line of the tables: a program's resources, and how it waits."""
 
     block: int
     # Per thread. Fewer registers let more programs be resident; these are the fewest that spill

@@ -67,8 +67,7 @@ def collapse(
 
 
 def outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
-    """Pad to two groups, the one with the smaller stride in the first tensor last; None if there
-    are more."""
+    """Pad to two groups, the smaller stride in the first tensor last; None if there are more."""
     if len(groups) > 2:
         return None
     groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups

@@ -5,7 +5,6 @@ Masks, biases and scales are views expanded to the shape of x, with stride 0.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -103,9 +102,14 @@ def run_modified(
     if plan is None:
         if check is not None:
             check()
-        which = ModifierFlags(*flags)
-        options = which, inputs, dim, dtype, of_modified, invariant, part, out
-        plan = plans.keep(key, _plan_modified(op, *options))
+        if part is None and not arguments.by_kernels(elements[0]):
+            plan = Fallback(composite.modified_softmax)  # of softmax and log-softmax alone
+        else:
+            options = inputs, dim, dtype, of_modified, invariant, part, out
+            plan = _plan_modified(op, ModifierFlags(*flags), *options)
+        plan = plans.keep(key, plan)
+    if type(plan) is Fallback:
+        return (plan(op is LOG_SOFTMAX, *elements, dim, dtype, modifiers, out=out),)
     outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
@@ -142,13 +146,10 @@ def _plan_modified(
     invariant: bool,
     part: Part | None,
     out: Tensor | None,
-) -> Plan | Fallback:
-    """Plan an operation with score modifiers. The inputs are the operation's elements and row
-    scalars, then those of x, bias, mask, scale and sink that `flags` has. Without kernels it is
-    softmax or log-softmax."""
+) -> Plan:
+    """Plan an operation with score modifiers. The inputs are elements and row scalars, then those
+    of x, bias, mask, scale and sink that `flags` has."""
     x, n_inputs = inputs[0], len(inputs)
-    if part is None and not arguments.by_kernels(x):
-        return Fallback(partial(_composed, op is LOG_SOFTMAX, flags, dim, dtype))
     shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
     wide = arguments.accumulator(dtype)
@@ -215,19 +216,6 @@ def _plan_modified(
         return RankPlan(launches, x, outs, part, n_words, wide, known, at, number=1.0)
     n_words = n_words if choice.two_launches else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
-
-
-def _composed(
-    log: bool, flags: ModifierFlags, dim: int, dtype: torch.dtype,
-    x: Tensor, *tensors: Tensor, number: float,
-) -> Tensor:  # fmt: skip
-    """Compute softmax or log-softmax by PyTorch's operators, from what its kernel would take."""
-    given = iter(tensors)
-    there = flags.bias, flags.where, flags.scaled == SCALES, flags.sink
-    bias, where, scale, sink = [next(given) if each else None for each in there]
-    scale, softcap = number if scale is None else scale, flags.softcap or None
-    modifiers = Modifiers(scale, softcap, bias, where, flags.causal, sink, flags.safe)
-    return composite.modified_softmax(log, x, dim, dtype, modifiers)
 
 
 def _groups(

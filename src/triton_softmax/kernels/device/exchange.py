@@ -98,8 +98,8 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 
 @triton.constexpr_function
-def _poll_assembly(n_words, backoff, across_gpus=False):
-    """PTX that polls n_words words at once, written by programs on this GPU, or also on others.
+def _poll_assembly(n_words, backoff):
+    """PTX that polls n_words words at once.
 
     It first sleeps `backoff` nanoseconds, which leaves the cache to programs that still load. It
     repeats while any thread of the warp misses a word and polls remain.
@@ -107,7 +107,7 @@ def _poll_assembly(n_words, backoff, across_gpus=False):
     Operands: n_words words (out); as many addresses, 0 for unwanted words; as many copies of the
     number of further polls.
     """
-    each, scope = range(n_words), "sys" if across_gpus else "gpu"
+    each = range(n_words)
     lines = [
         ".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";",
         ".reg .s32 polls;",
@@ -117,7 +117,7 @@ def _poll_assembly(n_words, backoff, across_gpus=False):
         lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
     lines += [f"nanosleep.u32 {backoff};"] if backoff else []
     lines += ["POLL:"]
-    lines += [f"@missing{i} ld.relaxed.{scope}.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
     lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
     lines += ["mov.pred again, missing0;"]
     lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
@@ -139,13 +139,7 @@ def _poll_constraints(n_words):
 
 @triton.jit
 def poll(
-    pointers,
-    wanted,
-    max_polls,
-    WAIT: tl.constexpr,
-    BACKOFF: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    ACROSS_GPUS: tl.constexpr = False,
+    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
 ):
     """Read status words: 0 if one is missing, 1 if it is not wanted.
 
@@ -159,13 +153,11 @@ def poll(
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
         AT_ONCE: words per thread.
-        ACROSS_GPUS: programs on other GPUs write them. (A string would do as the argument, but not
-            as its default: Triton 3.6 refuses that.)
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
         return tl.inline_asm_elementwise(
-            _poll_assembly(AT_ONCE, BACKOFF, ACROSS_GPUS),
+            _poll_assembly(AT_ONCE, BACKOFF),
             _poll_constraints(AT_ONCE),
             [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
             dtype=tl.int64,
