@@ -269,10 +269,12 @@ class ModifiedDerivative(Function):
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
         plain, modifiers, log, dim, dtype, invariant, part, check = arguments
-        y, *share = run_rows(
-            plain, _FORWARD[int(log)], (x,), (), dim, dtype, modifiers, invariant, part=part,
-            check=check, of_sink=sink is not None,
-        )  # fmt: skip
+        given: Any = _FORWARD[int(log)], (x,), ()
+        named: Any = {"invariant": invariant, "part": part, "of_sink": sink is not None}
+        if plain:
+            y, *share = run_modified(*given, modifiers, dim, dtype, check=check, **named)
+        else:
+            y, *share = run_rows(False, *given, dim, dtype, modifiers, **named)
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
         with_x = of_scale or modifiers.softcap is not None
@@ -348,7 +350,6 @@ def run_rows(
     invariant: bool = False,
     in_place: bool = False,
     part: Part | None = None,
-    check: Callable[[], object] | None = None,
     **further: Any,
 ) -> tuple[Tensor, ...]:
     """Run an operation outside autograd: directly in a plain call, in any other by an operator that
@@ -378,7 +379,7 @@ def run_rows(
             results = plan_of_part(op, inputs, dtype, part, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
     given = (op, elements, numbers, modifiers, dim, dtype)
-    return run_modified(*given, invariant=invariant, part=part, out=out, check=check, **further)
+    return run_modified(*given, invariant=invariant, part=part, out=out, **further)
 
 
 def _rows_kernel(
@@ -475,18 +476,14 @@ def _in_ranks(ranks: int) -> Part:
     return Part(0, 0, 0, ranks, None, None)
 
 
-def _message(op, elements, numbers, dtype, part: Part) -> Tensor:
-    inputs = (*elements, *numbers)
-    return plan_of_part(op, inputs, dtype, part, False).publish(*inputs)
-
-
 def lines_of(op, elements, numbers, dtype, part: Part) -> Tensor:
     """Return the messages of all ranks, of which this one sends the words of its part."""
     if torch.compiler.is_compiling():
         given = list(elements), list(numbers), op.name, dtype, part.ranks
         message = published_rows.overload(*given)
     else:
-        message = _message(op, elements, numbers, dtype, part)
+        inputs = (*elements, *numbers)
+        message = plan_of_part(op, inputs, dtype, part, False).publish(*inputs)  # pyright: ignore
     lines, work = part.exchange(message, part.group)
     if work is not None:
         work.wait()
@@ -499,8 +496,18 @@ def from_lines(op, elements, numbers, dtype, part: Part, lines: Tensor) -> tuple
         found = written_rows.overload(list(elements), list(numbers), lines, op.name, dtype)
         return tuple(found)
     inputs = (*elements, *numbers)
-    found = plan_of_part(op, inputs, dtype, part, False).write(lines, *inputs)
+    found = plan_of_part(op, inputs, dtype, part, False).write(lines, *inputs)  # pyright: ignore
     return found if isinstance(found, tuple) else (found,)
+
+
+def _published_rows(elements, numbers, name, dtype, ranks):
+    inputs = (*elements, *numbers)
+    return plan_of_part(NAMED[name], inputs, dtype, _in_ranks(ranks), False).publish(*inputs)
+
+
+def _written_rows(elements, numbers, lines, name, dtype):
+    part = _in_ranks(len(lines))
+    return list(from_lines(NAMED[name], elements, numbers, dtype, part, lines))
 
 
 def _line_of_rows(elements, numbers, name, dtype, ranks):
@@ -512,17 +519,13 @@ def _line_of_rows(elements, numbers, name, dtype, ranks):
 published_rows = Operator(
     "published_rows(Tensor[] elements, Tensor[] numbers, str operation, ScalarType dtype, "
     "int ranks) -> Tensor",
-    lambda elements, numbers, name, dtype, ranks: _message(
-        NAMED[name], elements, numbers, dtype, _in_ranks(ranks)
-    ),
+    _published_rows,
     _line_of_rows,
 )
 written_rows = Operator(
     "written_rows(Tensor[] elements, Tensor[] numbers, Tensor lines, str operation, "
     "ScalarType dtype) -> Tensor[]",
-    lambda elements, numbers, lines, name, dtype: list(
-        from_lines(NAMED[name], elements, numbers, dtype, _in_ranks(len(lines)), lines)
-    ),
+    _written_rows,
     lambda elements, numbers, lines, name, dtype: _rows_shape(elements, numbers, name, 1, dtype),
 )
 

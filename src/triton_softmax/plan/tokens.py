@@ -61,7 +61,9 @@ def run_tokens(
     if plan is None:
         _, *options, key = call
         plan = plan_of_tokens(inputs, *options, 0 if known is None else known.numel(), key)
-    return plan(*tensors, number=call.factor, **({} if known is None else {"known": known}))
+    if known is None:
+        return plan(*tensors, number=call.factor)
+    return plan(*tensors, number=call.factor, known=known)
 
 
 def plan_of_tokens(
