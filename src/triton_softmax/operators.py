@@ -42,10 +42,9 @@ class Operator:
     """An operator in PyTorch's table, registered as `overload`.
 
     `kernel` computes on plain tensors, on every backend, and checks the arguments; `shape`, the
-    fake kernel, returns results without data for tracing. Only differentiable operators have a
-    `composite`, the equivalent in PyTorch's operators, and `differentiable`, the function with a
-    first derivative by kernels. `empty` operators launch nothing where the first input has no
-    elements, of which a compiled program learns as late as this if data decide its size.
+    fake kernel, returns results without data for tracing. `empty` operators launch nothing where
+    the first input has no elements, of which a compiled program learns as late as this if data
+    decide its size.
     """
 
     def __init__(
@@ -53,8 +52,6 @@ class Operator:
         schema: str,
         kernel: Callable[..., Any],
         shape: Callable[..., Any],
-        composite: Callable[..., Any] | None = None,
-        differentiable: Callable[..., Any] | None = None,
         empty: bool = False,
     ):
         _library.define(schema)
@@ -78,19 +75,6 @@ class Operator:
 
         _library.impl(self.overload, on_dense, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
-        if composite is not None and differentiable is not None:
-            # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
-            # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
-            # composite has every derivative, at every level of nested transforms.
-            def rule(*args):
-                if transformed():
-                    return composite(*args)
-                if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-                    return differentiable(*args)
-                with torch._C._AutoDispatchBelowAutograd():
-                    return self.overload(*args)
-
-            _library.impl(self.overload, rule, "Autograd")
 
 
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -122,9 +106,8 @@ class Normalization(Operator):
         if vjp is not None:
             given = "Tensor x, int dim, ScalarType? dtype=None"
         schema = f"{name}({given}, bool batch_invariant=False) -> Tensor"
-        super().__init__(
-            schema, self._kernel, self._shape, self.composite, self._with_first_derivative
-        )
+        super().__init__(schema, self._kernel, self._shape)
+        _library.impl(self.overload, self._differentiated, "Autograd")
         self.alone = Operator(f"_{schema}", self._kernel, self._shape).overload
         torch.library.register_vmap(self.overload, self._batched, lib=_library)
         if vjp is not None:
@@ -156,11 +139,18 @@ class Normalization(Operator):
         dim = check_arguments(x, dim, dtype)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
 
-    def _with_first_derivative(self, *args):
-        if self.vjp is None:
+    def _differentiated(self, *args):
+        # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
+        # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
+        # composite has every derivative, at every level of nested transforms.
+        wanted = torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
+        if transformed() or (wanted and self.vjp is None):
             return self.composite(*args)
-        (x,), options = self.inputs_and_options(args)
-        return differentiable(x, (self, False, *options))
+        if wanted:
+            (x,), options = self.inputs_and_options(args)
+            return differentiable(x, (self, False, *options))
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.overload(*args)
 
     def _batched(self, info, in_dims, *args):
         """The rule for `torch.vmap`: move the mapped dimension to the front, and shift `dim` by

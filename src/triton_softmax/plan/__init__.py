@@ -101,12 +101,7 @@ def plan_of(
     return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
 
 
-def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
-    """Make a plan for one input; the options are those of `plan_of`."""
-    return make_plan(op, (x,), *options)
-
-
-def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> Any:
+def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] | None = None) -> Any:
     """Return `plan_of(...)(x)`, in a single Python call if the plan is one launch for one result.
     `head` is the operation, then the options. A caller with checks of its own has another `head`,
     and `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
@@ -114,7 +109,8 @@ def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> 
     key = (*head, x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
     if plan is None:
-        made = plan_new(x, *head)
+        op, *options = head
+        made = plan_new(x, *head) if plan_new else make_plan(op, (x,), *options)
         if made is None:
             return None
         plan = plans.keep(key, made)
@@ -368,10 +364,6 @@ def make_plan(
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
         return converted(plan, before, *after)
 
-    if x.dim() == 0:
-        vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
-        return converted(plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
@@ -421,12 +413,16 @@ def _plan_launches(
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
+    results = [(each.shape, each.dtype) for each in outs]
+    if not inputs[0].dim():  # elements as vectors
+        n, n_outs = op.inputs, int(not op.reduces)
+        inputs = *[each.reshape(1) for each in inputs[:n]], *inputs[n:]
+        outs = *[each.reshape(1) for each in outs[:n_outs]], *outs[n_outs:]
     x = inputs[0]
     n_cols, total = x.shape[dim], arguments.row_length(x, dim, part)
     tensors = (*inputs, *outs)
     if invariant:
         op = in_every_batch(op, inputs, total)
-    results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()

@@ -11,13 +11,6 @@ def strides_of(shape: torch.Size) -> tuple[int, ...]:
     return torch.empty(shape, device="meta").stride()
 
 
-def own(result: Tensor, shape: torch.Size) -> Tensor:
-    """Return a contiguous result in another shape, but not as a view: PyTorch forbids in-place
-    changes to views made inside an autograd function."""
-    storage, offset = result.untyped_storage(), result.storage_offset()
-    return result.new_empty(0).set_(storage, offset, shape, strides_of(shape))
-
-
 def lies_on_vectors(tensor: Tensor) -> bool:
     """Return whether the tensor is contiguous and aligned to 16 bytes."""
     return tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
