@@ -157,11 +157,9 @@ def rows_of(
 
     Args:
         n_rows, n_cols: numbers of rows and columns.
-        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
-        addresses: address of each tensor's first element.
-        strides: row stride of each tensor, in elements.
-        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
-            default.
+        itemsize, held: bytes of the narrowest element in any tensor, 8 only if all are float64; and
+            of the widest input element, as programs keep inputs in registers.
+        addresses, strides: of each tensor's first element; its row stride, in elements.
 
     >>> rows_of(9, 50257, 2, (0, 512), (50257, 50257)).vector
     8
@@ -188,13 +186,9 @@ def columns_of(
     strides: tuple[tuple[int, int, int], ...],
     held: int | None = None,
 ) -> Columns:
-    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer, n_cols, n_inner: sizes of the dimensions.
-        strides: each tensor's strides along these, in elements; any number, including 0.
-        itemsize, addresses, held: as in `rows_of`.
-    """
+    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner). `strides`
+    are each tensor's along these, any number, including 0; the other arguments are as in
+    `rows_of`."""
     counts = (n_inner,) + tuple([each[0] for each in strides] + [each[1] for each in strides])
     vector = vector_of_lines(itemsize, addresses, counts)
     stated = 1 if all(count % 16 == 0 for count in counts) else vector

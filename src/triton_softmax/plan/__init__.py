@@ -74,9 +74,7 @@ def plan_of(
     kernel: str | None = None,
 ) -> "AnyPlan":
     """Return the plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
-    `plan_of(...).kernels` names the kernels it launches.
-
-    Only a new kind of call is checked: a cached plan means that a call like it has passed.
+    `plan_of(...).kernels` names the kernels it launches. Only a new kind of call is checked.
 
     Args:
         op: the operation to compute.
@@ -197,10 +195,8 @@ class RankPlan(Plan):
         launches: the one that publishes, and the one that writes.
         x, outs: as for a `Plan`.
         part: which part of the rows is here.
-        n_words: the words of this rank, as kernels take them, of this dtype.
-        dtype: of the words.
-        n_known: numbers behind the words, in the accumulator's dtype.
-        at: the input that holds them, if one does.
+        n_words, dtype: the words of this rank, as kernels take them, and their dtype.
+        n_known, at: numbers behind the words, and the input that holds them, if one does.
         number: what the kernels take of each call if the caller has none.
     """
 

@@ -162,12 +162,10 @@ class WordPool:
 
     A memset before every launch would cost as much as a small softmax. So one memset serves many
     launches, each of which takes untouched words; when they run out, a new block is allocated. Each
-    stream has a block of its own, so its zeros are written before any launch that gets them, and
-    PyTorch's allocator reuses an old block only after earlier launches on that stream. The words of
-    a failed launch are never reused.
-
-    During CUDA graph capture, words come from their own memset inside the graph, which zeroes them
-    again on every replay.
+    stream has its own, so its zeros are written before any launch that gets them, and PyTorch's
+    allocator reuses an old block only after earlier launches there. The words of a failed launch
+    are never reused. During CUDA graph capture, words come from a memset inside the graph, which
+    zeroes them again on every replay.
     """
 
     SIZE = 1 << 18

@@ -32,15 +32,8 @@ def rows_along(x: Tensor, dim: int) -> Tensor:
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
-    """Collapse the dimensions other than `dim`, where all tensors allow it.
-
-    Args:
-        shape: the common shape.
-        strides: the strides of each tensor.
-        dim: the softmax dimension, counted from the front.
-
-    Returns:
-        Groups (size, stride in each tensor), outermost first, omitting size 1.
+    """Collapse the dimensions of `shape` other than `dim`, where the strides of all tensors allow
+    it, to groups (size, stride in each tensor), outermost first, omitting size 1.
 
     >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
     [(6, 20), (5, 1)]

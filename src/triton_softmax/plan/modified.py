@@ -71,9 +71,8 @@ def run_modified(
     `elements` are the operation's element tensors, all of one nonempty shape, with any strides;
     `numbers` its row scalars, in that shape without `dim`, which counts from the front; `x` the
     unmodified elements, if they are not among its inputs. See `ModifierFlags` for `before` and
-    `after`. `dtype` is that of the result's elements, or of its row scalars if it has no elements,
-    and `of_modified` that of the gradient at the modified elements. The elements are written to
-    `out`. A new kind of call is checked by `check`.
+    `after`. `dtype` is that of the elements of the result, written to `out`, or of its row scalars;
+    `of_modified` that of the gradient at the modified elements. `check` checks a new kind of call.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at

@@ -59,11 +59,8 @@ def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.const
 
 @triton.jit
 def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
-    """Publish summaries on behalf of partners, unless they have done so by now.
-
-    A partner that has published may, in place, also have overwritten the input read here; then its
-    own word stands and the recomputed one is dropped.
-    """
+    """Publish summaries on behalf of partners, unless they have done so by now: one that has may,
+    in place, also have overwritten the input read here, and then its own word stands."""
     LAST: tl.constexpr = len(totals) - 1
     for back in tl.static_range(len(totals)):
         word = word_of(m, totals[LAST - back], OP.shifted and back == LAST)
@@ -82,10 +79,8 @@ def sum_over_ranks(pointers, mask, apart, RANKS: tl.constexpr):
 
 @triton.jit
 def prefetch(pointers, WAIT: tl.constexpr):
-    """Prefetch words into the L2 cache while the elements are loaded.
-
-    Otherwise publishing would fetch them from memory while all partners wait.
-    """
+    """Prefetch words into the L2 cache while the elements are loaded. Otherwise publishing would
+    fetch them from memory while all partners wait."""
     if WAIT:
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
@@ -170,13 +165,8 @@ def poll(
 
 @triton.jit
 def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
-    """(m, totals): the maximum of the partials along an axis, and their sums rescaled to it, not
-    yet added up; 0 outside `live`.
-
-    Args:
-        words: the partials' status words, a tuple of one block per sum.
-        live: the mask of valid partials.
-    """
+    """(m, totals): the maximum of partials along an axis, and their sums rescaled to it, not yet
+    added up; 0 outside `live`. `words` are status words, a block per sum."""
     m_parts, _ = unpack_word(words[0])
     totals = ()
     for k in tl.static_range(len(words)):
