@@ -540,8 +540,8 @@ def check_group(group: object) -> None:
 def check_cut(
     x: Any, group: Any, modifiers: tuple[Any, ...] | None = None, out: Any = None
 ) -> None:
-    """Check the input x of a call on sharded rows, this rank's shard with a group, else a
-    `DTensor`; raise a NotImplementedError for arguments that these do not support."""
+    """Check the input x of a call on sharded rows (this rank's shard with a group, else a
+    `DTensor`), and raise a NotImplementedError for arguments that they do not support."""
     given = Modifiers() if modifiers is None else Modifiers(*modifiers)
     if given.causal or given.sink is not None or out is not None:
         raise NotImplementedError("causal, sink and out do not support sharded rows")

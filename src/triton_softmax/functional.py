@@ -347,7 +347,8 @@ def _normalize_modified(
         )
     ):
         apply = differentiable_modified if plain else ModifiedDerivative.apply
-        y = apply(x, scale, bias, sink, (plain, given, log, dim, dtype, invariant, None, check))
+        call = (plain, given, log, dim, dtype, invariant, None, check)
+        (y,) = apply(x, scale, bias, sink, call)
     elif not plain:
         y = run_rows(False, op.operation, (x,), (), dim, dtype, given, invariant)[0]
     else:

@@ -237,6 +237,12 @@ _FORWARD, _BACKWARD = (SOFTMAX, LOG_SOFTMAX), (SOFTMAX_VJP, LOG_SOFTMAX_VJP)
 """Each indexed by `log`."""
 
 
+def as_schema_arguments(modifiers: Modifiers) -> tuple[Any, ...]:
+    """Return modifiers as an operator's schema has them."""
+    scale, *others = modifiers
+    return (scale, 1.0, *others) if isinstance(scale, Tensor) else (None, scale, *others)
+
+
 class Saved(NamedTuple):
     """What the gradient of a call with score modifiers needs besides tensors."""
 
@@ -277,7 +283,7 @@ class ModifiedDerivative(Function):
             (sink.shape, sink.dtype) if of_sink else None,
         )  # fmt: skip
         ctx.set_materialize_grads(False)
-        return y
+        return (y,)
 
     @staticmethod
     def backward(ctx, dy):
@@ -353,13 +359,13 @@ def run_rows(
         found = from_lines(op, elements, numbers, dtype, part, lines)
         return (elements[0].copy_(found[0]), *found[1:]) if in_place else found
     if not plain:
-        scale, *others = modifiers or Modifiers()
-        scales = (scale, 1.0) if isinstance(scale, Tensor) else (None, scale)
-        options = dim, dtype, modifiers is not None, *scales, *others, invariant
+        some = as_schema_arguments(modifiers or Modifiers())
+        options = dim, dtype, modifiers is not None, *some
         if in_place:
             x, *rest = elements
-            return x, *rows_in_place.overload(x, rest, numbers, op.name, *options, **further)
-        return tuple(rows.overload(elements, numbers, op.name, *options, **further))
+            more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
+            return x, *more
+        return tuple(rows.overload(elements, numbers, op.name, *options, invariant, **further))
     out = elements[0] if in_place else None
     if modifiers is None:
         inputs = (*elements, *numbers)

@@ -125,7 +125,7 @@ def normalize(
                 given[name] = t if t.stride(1) <= 1 else t.contiguous()
         some = Modifiers(**given)
         options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part, None)
-        y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)
+        y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]
 
         def arrives(dy: Tensor) -> Tensor:
             agree_backward(shard)
