@@ -451,22 +451,17 @@ def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = No
         )
 
 
+LINEAR = "input", "linear_weight", "target", "linear_bias", "weight"
+
+
 def check_linear(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    linear_bias: Tensor | None,
-    weight: Tensor | None,
-    chunk_size: int | None,
-    accum_dtype: torch.dtype | None,
+    operands: tuple[Any, ...], chunk_size: int | None, accum_dtype: torch.dtype | None
 ) -> torch.dtype:
-    """Check the layer and the targets of a `linear_cross_entropy`; return the dtype in which its
-    gradients accumulate."""
-    operands = {
-        "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias,
-        "weight": weight,
-    }  # fmt: skip
-    for name, each in {"input": input, **operands}.items():
+    """Check the operands of a `linear_cross_entropy`, tensors or None in the order of `LINEAR`;
+    return the dtype in which its gradients accumulate."""
+    input, linear_weight, target, linear_bias, _ = operands
+    named = dict(zip(LINEAR, operands))
+    for name, each in named.items():
         if type(each).__name__ == "DTensor":
             raise NotImplementedError(
                 f"{name} is a DTensor, and linear_cross_entropy takes whole tensors: pass "
@@ -476,8 +471,9 @@ def check_linear(
     check_input(input)
     check_dense(linear_weight, "linear_weight")
     check_dense(target, "target")
-    check_operands(input, **operands)
-    for name, each in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
+    check_operands(input, **named)
+    for name in ("linear_weight", "linear_bias"):
+        each = named[name]
         if each is not None and each.dtype != input.dtype:
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
     fits = input.shape[-1:] == linear_weight.shape[1:] and linear_weight.dim() == 2

@@ -318,11 +318,7 @@ _differentiable_plan = direct(_Planned)
 
 
 def differentiable_losses(
-    x: Tensor,
-    scalars: RowScalars,
-    options: LossOptions,
-    plain: bool,
-    in_place: bool = False,
+    x: Tensor, scalars: RowScalars, options: LossOptions, plain: bool, in_place: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the losses and log-sum-exps of rows by kernels; see `run_losses`."""
     if x.requires_grad and torch.is_grad_enabled():

@@ -26,16 +26,7 @@ from .device.monoid import exp_shifted
 from .device.names import with_operation
 from .device.registers import upcast
 from .device.softcap import softcap_derivative, softcapped
-from .device.summaries import (
-    added,
-    adjusted,
-    larger,
-    max_of,
-    merged,
-    placed,
-    spread,
-    zeros_for,
-)
+from .device.summaries import added, adjusted, larger, max_of, merged, placed, spread, zeros_for
 from .device.sums import sum_of_any_terms, sums_of
 from .device.vectors import multiple_of
 

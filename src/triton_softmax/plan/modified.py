@@ -15,13 +15,7 @@ from .. import arguments, composite
 from ..arguments import Modifiers, Part
 from ..config import Modified, in_one_loop
 from ..config.calls import vector_of_lines
-from ..kernels.modified_rows import (
-    NO_SCALE,
-    ONE_SCALE,
-    SCALES,
-    ModifierFlags,
-    modified_rows_kernel,
-)
+from ..kernels.modified_rows import NO_SCALE, ONE_SCALE, SCALES, ModifierFlags, modified_rows_kernel
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from . import (
