@@ -310,13 +310,13 @@ def _of_tokens(
     if index is not None and row_mask is not None and index.dim() == logits.dim():
         index = index.where((row_mask != 0).unsqueeze(-1), -1)
     call = TokenCall(factor, before, softcap, entropy, batch_invariant, part, key)
-    inputs = logits, index, row_mask, of_row
     if torch.is_grad_enabled() and (
         logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
         in_place = in_place and modes.may_be_overwritten(logits, logits)
-        return (_differentiable if plain else _Tokens.apply)(*inputs, in_place, call)[:2]
-    return _forward(*inputs, call)[:2]
+        apply = _differentiable if plain else _Tokens.apply
+        return apply(logits, index, row_mask, of_row, in_place, call)[:2]
+    return _forward(logits, index, row_mask, of_row, call)[:2]
 
 
 def _composed(

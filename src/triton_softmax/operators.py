@@ -265,12 +265,12 @@ class ModifiedDerivative(Function):
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
         plain, modifiers, log, dim, dtype, invariant, part, check = arguments
-        given: Any = _FORWARD[int(log)], (x,), ()
-        named: Any = {"invariant": invariant, "part": part, "of_sink": sink is not None}
+        op, named = _FORWARD[int(log)], {"invariant": invariant, "of_sink": sink is not None}
         if plain:
-            y, *share = run_modified(*given, modifiers, dim, dtype, check=check, **named)
+            named |= {"part": part, "check": check}
+            y, *share = run_modified(op, (x,), (), modifiers, dim, dtype, **named)
         else:
-            y, *share = run_rows(False, *given, dim, dtype, modifiers, **named)
+            y, *share = run_rows(False, op, (x,), (), dim, dtype, modifiers, **named)
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
         with_x = of_scale or modifiers.softcap is not None
@@ -444,6 +444,11 @@ def _token_rows_shape(x, token, *_):
     return found, like, like.new_empty(3, *like.shape)
 
 
+def _token_gradient_kernel(*args):
+    call = TokenCall(*args[4:7], entropy=False, invariant=False)
+    return list(gradient_of_tokens(args[:4], call, *args[7:]))
+
+
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
     _token_rows_kernel,
@@ -453,9 +458,7 @@ token_rows = Operator(
 token_gradient = Operator(
     f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
     "-> Tensor[]",
-    lambda *args: list(
-        gradient_of_tokens(args[:4], TokenCall(*args[4:7], False, False), *args[7:])
-    ),
+    _token_gradient_kernel,
     lambda x, *args: [
         torch.empty(x.shape, dtype=x.dtype, device=x.device),
         *[_like_rows(x, x.dim() - 1)] * args[-1],
@@ -528,7 +531,8 @@ written_rows = Operator(
 
 def _tokens_of_part(ranks, known, *args):
     inputs, (factor, *options) = args[:4], args[4:]
-    plan = plan_of_tokens(inputs, *options, False, _in_ranks(ranks), known.numel())
+    named: Any = {"invariant": False, "part": _in_ranks(ranks), "n_known": known.numel()}
+    plan = plan_of_tokens(inputs, *options, **named)
     return plan, [each for each in inputs if each is not None], {"number": factor, "known": known}
 
 

@@ -96,13 +96,14 @@ def run_modified(
         if check is not None:
             check()
         if part is None and not arguments.by_kernels(elements[0]):
-            plan = Fallback(composite.modified_softmax)  # of softmax and log-softmax alone
+            plan = Fallback(composite.modified_softmax)
         else:
             options = inputs, dim, dtype, of_modified, invariant, part, out
             plan = _plan_modified(op, ModifierFlags(*flags), *options)
         plan = plans.keep(key, plan)
-    if type(plan) is Fallback:
-        return (plan(op is LOG_SOFTMAX, *elements, dim, dtype, modifiers, out=out),)
+    if type(plan) is Fallback:  # of softmax or log-softmax
+        y = composite.modified_softmax(op is LOG_SOFTMAX, elements[0], dim, dtype, modifiers)
+        return (y if out is None else out.copy_(y),)
     outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:

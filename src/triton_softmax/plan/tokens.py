@@ -59,8 +59,10 @@ def run_tokens(
         tensors += () if each is None else (each,)
     plan = plans.get(call.key)
     if plan is None:
-        _, *options, key = call
-        plan = plan_of_tokens(inputs, *options, 0 if known is None else known.numel(), key)
+        _, before, softcap, entropy, invariant, part, key = call
+        n_known = 0 if known is None else known.numel()
+        options = before, softcap, entropy, invariant, part, n_known
+        plan = plan_of_tokens(inputs, *options, key=key)
     if known is None:
         return plan(*tensors, number=call.factor)
     return plan(*tensors, number=call.factor, known=known)
