@@ -229,9 +229,9 @@ class Peers:
     def reserve(self, n_words: int, device: torch.device) -> None:
         """Share memory for so many words in each buffer; all ranks do at the same time."""
         self.synchronize(device)
-        self.size = triton.next_power_of_2(max(n_words, LEAST_WORDS))
-        words, self.kept = self.share(3 * self.size, self.group, device)
-        self.buffers = [each.view(3, self.size) for each in words]
+        size = triton.next_power_of_2(max(n_words, LEAST_WORDS))
+        words, self.kept = self.share(3 * size, self.group, device)
+        self.size, self.buffers = size, [each.view(3, size) for each in words]
         self.buffers[self.group.rank()].zero_()
         self.turn, self.used = 0, [0, 0, 0]
         # Read by programs and by the host.

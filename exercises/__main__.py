@@ -204,6 +204,8 @@ def main(arguments: list[str]) -> int:
     if not asked.names:
         print(listing(exercises))
         return 0
+    if asked.file and not asked.file.is_file():
+        parser.error(f"{asked.file} is no file")
     everything = "all" in asked.names
     chosen = [each for each in exercises.values() if everything or each.name in asked.names]
     failed, basis = 0, ladder_table.basis(ROOT)

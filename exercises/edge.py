@@ -5,9 +5,9 @@ level: 2
 minutes: 4
 teaches: where the vectors of 16 bytes begin in a row
 
-A vector begins at a multiple of 16 bytes, where [most rows of 33 elements do
-not](../kernels/aligned-rows.md). Rows of 33 float32 numbers lie one after the other, and row 0
-starts on a vector. How many numbers of row 3 come before its first whole vector?
+Rows of 33 float32 numbers lie one after the other, and row 0 starts on a multiple of 16 bytes,
+where a vector begins. Most of the other rows [do not](../kernels/aligned-rows.md). How many numbers
+of row 3 come before its first whole vector?
 
 hint: How many numbers come before row 3, and how many fit a vector?
 

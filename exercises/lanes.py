@@ -5,8 +5,8 @@ level: 1
 minutes: 2
 teaches: tiles are powers of two, and a mask switches lanes off
 
-A row of 1,000 numbers is read by one tile, whose size is a power of two. How many of its lanes does
-the [mask](../kernels/primer.md#programs-and-lanes) switch off?
+A row of 1,000 numbers is read by one tile, whose length is the smallest power of two that will do.
+How many of its lanes does the [mask](../kernels/primer.md#programs-and-lanes) switch off?
 
 hint: 512 lanes are too few.
 """

@@ -5,9 +5,9 @@ level: 2
 minutes: 6
 teaches: the merge of two summaries (m, d), and its neutral element
 
-Two programs hold half a row each, with its maximum m and d, its sum of exp(x − m).
-[Merge](../math/monoid.md) the pairs. The empty part (−∞, 0) must change nothing, even if both are
-empty; `shifted` sees to that.
+Each of two programs holds half a row, and has its maximum, m, and the sum of exp(x − m) over it, d.
+[Merge](../math/monoid.md) the two pairs. An empty part, (−∞, 0), must change nothing, even if both
+are empty; `shifted` sees to that.
 
 hint: Take the larger maximum, and make both sums relative to it.
 

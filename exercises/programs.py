@@ -3,7 +3,7 @@
 kind: predict
 level: 1
 minutes: 2
-teaches: a grid rounds up
+teaches: programs are whole, so their number is rounded up
 
 A program takes 16 rows. How many programs does a matrix of 1,000 rows need?
 
@@ -31,7 +31,7 @@ def check(names, lab):
 WRONG = [
     (62, "62 programs leave 8 rows that nobody computes: round up."),
     (62.5, "There is no half program: round up, and mask the rows past the end."),
-    (64, "A grid need not be a power of two; only a tile must."),
+    (64, "The number of programs need not be a power of two; only the sides of a tile must."),
     (1000, "That is a program for each row; here each takes 16."),
     (16000, "Divide: each program takes 16 rows."),
     (8, "8 is how many rows are left for the last program."),

@@ -1,22 +1,23 @@
-"""Where exp overflows
+"""Which constants will do
 
 kind: predict
 level: 1
 minutes: 3
-teaches: why softmax subtracts the maximum
+teaches: why softmax subtracts the maximum, where other constants would do on paper
 
-Softmax of (1000, 1001) is harmless, but exp(1000) overflows in float32. What is the largest whole
-number n for which exp(n) is finite in float32?
+On paper, softmax may subtract any constant c from a row. In float32 each exponential has to stay
+finite, and exp(x) is finite up to x = 88.72. What is the smallest whole number c that will do for
+the row (0, 60, 120)?
 
-hint: float32 ends a little below 2¹²⁸.
+hint: The largest exponential is that of the largest number: exp(120 − c).
 
-hint: exp(n) < 2¹²⁸ if and only if n < 128 · ln 2, and ln 2 is about 0.693.
+hint: 120 − c must be at most 88.72.
 """
 
 # start
 ANSWER = ...
 # solved
-ANSWER = 88
+ANSWER = 32
 # end
 
 # ---- check ----
@@ -27,26 +28,24 @@ from softmax_playground.checker.judge import number
 
 def check(names, lab):
     largest = (2 - 2**-23) * 2.0**127
-    n = 0
-    while math.exp(n + 1) <= largest:
-        n += 1
+    c = 0
+    while math.exp(120 - c) > largest:
+        c += 1
     return number(
-        names, n, f"Right: exp({n}) is {math.exp(n):.3g}, and float32 ends at {largest:.3g}."
+        names,
+        c,
+        f"Right: exp({120 - c}) is {math.exp(120 - c):.3g}, and float32 ends at {largest:.3g}. The "
+        "maximum, 120, is the constant that will do for this row without a calculation.",
     )
 
 
 WRONG = [
-    (87, "exp(88) is finite too: 88 / ln 2 is 126.96, and float32 goes up to 2¹²⁸."),
-    (
-        89,
-        "exp(88.72…) is the last; 89 is already beyond. Round it down.",
-    ),
-    (128, "128 is the exponent of 2. exp(n) is 2 to the power n / ln 2, so n must be smaller."),
-    (127, "127 is the largest exponent of 2, and the question is about powers of e."),
-    (709, "709 is where exp overflows in float64, as in Python's math.exp."),
-    (710, "That is about float64, and one too far."),
-    (11, "11 is float16's: it ends at 65,504, and exp(11) is 59,874."),
-    (38, "float32 ends near 10³⁸: you took powers of 10 in place of powers of e."),
-    (88.7, "The question asks for a whole number: round it down."),
-    (104, "From −104 on exp is 0 in float32. Overflow comes earlier than underflow."),
+    (0, "exp(120) is infinite in float32: something must be subtracted."),
+    (31, "exp(120 − 31) is exp(89), which is infinite in float32."),
+    (31.28, "The question asks for a whole number: round it up."),
+    (33, "It will do, but a smaller one will, too: exp(88) is finite."),
+    (60, "It will do, as exp(60) is finite; but a smaller one will, too."),
+    (88, "exp(88) is finite. What must be subtracted from 120 to get there?"),
+    (89, "exp(120 − 89) is finite, but so is exp(88): subtract less."),
+    (120, "That is the maximum, which always will do; for this row less is enough."),
 ]

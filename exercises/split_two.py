@@ -5,10 +5,11 @@ level: 3
 minutes: 20
 teaches: split a row and merge its parts, from nothing
 
-Two kernels, from nothing. `publish_kernel` runs as programs (row, part), part 0 or 1: part p takes
-columns p · BLOCK and on, and writes their log-sum-exp to `lse[row, part]`; −∞ if it has nothing but
-−∞. `write_kernel` runs as the same programs, merges the two log-sum-exps, and writes its part of y.
-`n_cols` is more than BLOCK and at most 2 · BLOCK. Rows lie one after the other.
+Write two kernels. A program of `publish_kernel` has a row and a part of it, 0 or 1. Part p begins
+at column p · BLOCK; the program writes its log-sum-exp to `lse[row, part]`, which is −∞ if the part
+has nothing but −∞. A program of `write_kernel` has a row and a part, too: it merges the two
+log-sum-exps of its row, and writes its part of y. `n_cols` is more than BLOCK and at most
+2 · BLOCK. Rows lie one after the other.
 
 hint: `tl.program_id(1)` is the part; `lse_ptr + 2 * row + part` its place.
 

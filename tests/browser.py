@@ -39,16 +39,9 @@ except ImportError:  # then no test has a browser
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split()
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 PAGES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages()]
 DESKTOP, PHONE = 1366, 360
 HEIGHT = 768
@@ -92,12 +85,25 @@ x, m = Tensor([[1.0] * 2000] * ROWS, name="x"), empty((ROWS,), name="m")
 largest[(ROWS,)](x, m, 2000, BLOCK=4)
 """
 """A cell that runs the longer the more ROWS it is given, and is right."""
-RAN = "() => document.querySelector('.run-cell').dataset.took"
 
 
-def finished(view, cell) -> float:
-    """Wait until the page's first cell has run, and take the time of it in milliseconds."""
-    view.wait_for_function(RAN, timeout=60_000)
+def ran(cell, text: str | None = None, *, editor: int = -1, press: str = "") -> float:
+    """Run the page's first cell, with a text in one of its editors if one is given, by a button or
+    from the keyboard, and take the time of it in milliseconds."""
+    area = cell.locator("textarea").nth(editor)
+    if text is not None:
+        area.fill(text)
+    if press:
+        cell.get_by_role("button", name=press, exact=press == "Run").click()
+    else:
+        area.press("Control+Enter")
+    return finished(cell)
+
+
+def finished(cell) -> float:
+    """Wait until a run has ended, and take the time of it in milliseconds."""
+    done = "() => document.querySelector('.run-cell').dataset.took"
+    cell.page.wait_for_function(done, timeout=60_000)
     took = float(cell.get_attribute("data-took"))
     cell.evaluate("cell => delete cell.dataset.took")
     return took

@@ -39,28 +39,20 @@ def whole(n_cols: int) -> int:
     return max(16, triton.next_power_of_2(n_cols))
 
 
-def packed_rows(n_cols: int, vector: int, edges: bool, *, tiles=1, rows=4, of=1) -> Choice:
+def packed_rows(n_cols, vector, edges, *, tiles=1, rows=4, of=1) -> Choice:
     """`of` is the vector, where something divides all rows."""
     how = RowTile(rows, 16 if tiles > 1 else whole(n_cols), of, False, tiles)
     return Choice("packed_rows", how, 4)
 
 
-def aligned_rows(n_cols: int, vector: int, edges: bool, *, tiles=1, rows=4) -> Choice:
+def aligned_rows(n_cols, vector, edges, *, tiles=1, rows=4) -> Choice:
     body = n_cols // vector * vector
     how = RowTile(rows, 16 if tiles > 1 else whole(body), vector, False, tiles, edges=True)
     return Choice("aligned_rows", how, 4)
 
 
 def split_rows(
-    n_cols: int,
-    vector: int,
-    edges: bool,
-    *,
-    chunk=CHUNK,
-    depth=0,
-    pairs=False,
-    keep_terms=False,
-    two_launches=False,
+    n_cols, vector, edges, *, chunk=16, depth=0, pairs=False, keep_terms=False, two_launches=False
 ) -> Choice:
     n_chunks = triton.cdiv(n_cols, chunk)
     words = max(triton.next_power_of_2(n_chunks), LANES)
@@ -84,16 +76,14 @@ def split_rows(
     )
 
 
-def strided(n_cols: int, vector: int, edges: bool, *, inner=4, cols=0, of=1, wide=False) -> Choice:
+def strided(n_cols, vector, edges, *, inner=4, cols=0, of=1, wide=False) -> Choice:
     """`inner` strands side by side, of which a program holds all, in tiles of `cols` if given; `of`
     is the vector."""
     tiles = triton.cdiv(n_cols, cols) if cols else 1
     return Choice("strided", StridedTile(cols or whole(n_cols), inner, of, False, wide, tiles), 4)
 
 
-def split_strided(
-    n_cols: int, vector: int, edges: bool, *, inner=4, cols=CHUNK, of=1, wide=False
-) -> Choice:
+def split_strided(n_cols, vector, edges, *, inner=4, cols=CHUNK, of=1, wide=False) -> Choice:
     n_chunks = triton.cdiv(n_cols, cols)
     chunks = max(triton.next_power_of_2(n_chunks), LANES // inner)
     polls = max(1, chunks * inner // 128)
@@ -104,16 +94,7 @@ def split_strided(
 
 
 def two_pass(
-    n_cols: int,
-    vector: int,
-    edges: bool,
-    *,
-    inner=4,
-    cols=CHUNK // 4,
-    tiles=2,
-    of=1,
-    wide=False,
-    two_launches=False,
+    n_cols, vector, edges, *, inner=4, cols=4, tiles=2, of=1, wide=False, two_launches=False
 ) -> Choice:
     """All steps of so many tiles of `cols` in one launch, or chunks of two steps in two."""
     step = cols * tiles

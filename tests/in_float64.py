@@ -15,24 +15,14 @@ def mapped(x: torch.Tensor, scale: Any = 1.0, softcap: float | None = None) -> t
 
 
 def softmax_of(
-    x,
-    dim,
-    log,
-    *,
-    scale=1.0,
-    softcap=None,
-    bias=None,
-    where=None,
-    causal=False,
-    safe,
-    sink=None,
-    dtype=None,
+    x, dim, log, *, safe, scale=1.0, softcap=None, bias=None, where=None, causal=False, **others
 ):
-    z = mapped(x, scale, softcap)
-    z = z if bias is None else z + bias
-    kept = torch.ones(x.shape, dtype=torch.bool) if where is None else where.expand(x.shape)
+    sink = others.pop("sink", None)
+    assert others.keys() <= {"dtype", "batch_invariant"}  # here it is always float64
+    kept = torch.ones_like(x, dtype=torch.bool) if where is None else where.expand(x.shape)
     kept = kept.tril() if causal else kept
-    z = z.masked_fill(~kept, -INF)
+    z = mapped(x.masked_fill(~kept, 0.0), scale, softcap)
+    z = (z if bias is None else z + bias).masked_fill(~kept, -INF)
     empty = -INF if log else 0.0
     dead = (z == -INF).all(dim, keepdim=True)
     if sink is not None:
@@ -49,7 +39,7 @@ def softmax_of(
 def cross_entropy_of(
     x, target, *, z_loss=0.0, scale=1.0, softcap=None, return_lse=False, **options
 ):
-    for unseen in ("loss_dtype", "inplace_backward"):
+    for unseen in ("loss_dtype", "inplace_backward", "batch_invariant"):
         options.pop(unseen, None)
     x = mapped(x, scale, softcap)
     loss = functional.cross_entropy(x, target, **options)
@@ -69,13 +59,20 @@ def linear_of(x, layer, target, *, linear_bias=None, **options):
     return cross_entropy_of(logits, target, **options)
 
 
-def tokens_of(x, index, *, temperature=1.0, return_entropy=False, inplace_backward=False):
-    y = torch.log_softmax(x / temperature, -1)
+def tokens_of(
+    x, index, *, temperature=1.0, return_entropy=False, row_mask=None, scale=1.0, softcap=None,
+    **unseen,
+):  # fmt: skip
+    assert unseen.keys() <= {"inplace_backward", "batch_invariant"}
+    rows = torch.ones_like(x[..., 0], dtype=torch.bool) if row_mask is None else row_mask != 0
     several = index.dim() == x.dim()
-    found = y.gather(-1, index if several else index.unsqueeze(-1))
-    found = found if several else found.squeeze(-1)
-    return (found, entropy_of(y)) if return_entropy else found
+    columns = (index if several else index.unsqueeze(-1)).long().where(rows.unsqueeze(-1), 0)
+    x = x.masked_fill(~rows.unsqueeze(-1), 0.0)
+    y = torch.log_softmax(mapped(x, scale, softcap) / temperature, -1)
+    found = y.gather(-1, columns).where(rows.unsqueeze(-1), 0.0).view(index.shape)
+    entropy = entropy_of(y).where(rows, 0.0)
+    return (found, entropy) if return_entropy else found
 
 
 def entropy_of(y):
-    return -(y.exp() * torch.where(y == -INF, 0.0, y)).sum(-1)
+    return -(y.exp() * y.masked_fill(y == -INF, 0.0)).sum(-1)

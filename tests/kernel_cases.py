@@ -9,7 +9,6 @@ import torch
 import triton
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _get_np_dtype
 
-import probe
 import triton_softmax
 from softmax_bench.providers import name_of
 from triton_softmax import arguments, composite
@@ -232,6 +231,15 @@ def assert_as_torch(
             assert_near(actual[i], wanted[i])
 
 
+NEAR = {
+    torch.float16: (2**-10, 1e-6),
+    torch.bfloat16: (2**-7, 1e-6),
+    torch.float32: (2e-5, 2e-6),
+    torch.float64: (1e-12, 1e-13),
+}
+"""Relative and absolute errors, by dtype."""
+
+
 def assert_near(
     actual: torch.Tensor,
     expected: torch.Tensor,
@@ -244,51 +252,14 @@ def assert_near(
     The interpreter truncates where a GPU rounds to the nearest bfloat16, which doubles the last
     error.
     """
-    dtype = dtype or actual.dtype
-    rtol = {
-        torch.float16: 2**-10,
-        torch.bfloat16: 2**-7,
-        torch.float32: 2e-5,
-        torch.float64: 1e-12,
-    }[dtype]
-    if atol is None:
-        atol = {
-            torch.float16: 1e-6,
-            torch.bfloat16: 1e-6,
-            torch.float32: 2e-6,
-            torch.float64: 1e-13,
-        }[dtype]
-    torch.testing.assert_close(
-        actual.double(), expected.double(), rtol=rtol, atol=atol, equal_nan=True
-    )
-
-
-def forward(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
-    """Softmax or log-softmax of a plain tensor, outside autograd."""
-    operation = "log_softmax" if log else "softmax"
-    return probe.run(operation, (x,), dim, out_dtype, kernel)
-
-
-def backward(y: torch.Tensor, dy: torch.Tensor, dim: int, *, log=False, in_dtype=None, kernel=None):
-    """The vector-Jacobian product of `forward` from its output."""
-    operation = "log_softmax_backward" if log else "softmax_backward"
-    return probe.run(operation, (y, dy), dim, in_dtype, kernel)
+    rtol, least = NEAR[dtype or actual.dtype]
+    near = {"rtol": rtol, "atol": least if atol is None else atol, "equal_nan": True}
+    torch.testing.assert_close(actual.double(), expected.double(), **near)
 
 
 def launched(plan) -> tuple[str, ...]:
     """The kernels that a plan launches, by their geometries."""
     return tuple(map(name_of, plan.launches))
-
-
-def forward_kernels(x: torch.Tensor, dim: int, *, log=False, out_dtype=None, kernel=None):
-    """The kernels that the same call of `forward` launches, each once."""
-    operation = "log_softmax" if log else "softmax"
-    return tuple(dict.fromkeys(launched(probe.plan_of(operation, (x,), dim, out_dtype, kernel))))
-
-
-def kernel_name(name: str) -> tuple[str, ...]:
-    """What `forward_kernels` says of a kernel."""
-    return (f"{name}_kernel",)
 
 
 def modified_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
@@ -339,21 +310,18 @@ def watch_accesses():
     from triton.runtime.interpreter import interpreter_builder as builder
 
     accesses = Accesses()
-    load, store = builder.create_masked_load, builder.create_masked_store
 
-    def watched_load(pointers, mask, *rest):
-        accesses.loads.append(
-            np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64)
-        )
-        return load(pointers, mask, *rest)
+    def watched(shipped, noted):
+        def access(pointers, *others):
+            mask = others[noted is accesses.stores].data
+            places = np.broadcast_to(pointers.data, mask.shape)[mask.astype(bool)]
+            noted.append(places.astype(np.int64))
+            return shipped(pointers, *others)
 
-    def watched_store(pointers, value, mask, *rest):
-        accesses.stores.append(
-            np.broadcast_to(pointers.data, mask.data.shape)[mask.data.astype(bool)].astype(np.int64)
-        )
-        return store(pointers, value, mask, *rest)
+        return access
 
-    builder.create_masked_load, builder.create_masked_store = watched_load, watched_store
+    builder.create_masked_load = watched(builder.create_masked_load, accesses.loads)
+    builder.create_masked_store = watched(builder.create_masked_store, accesses.stores)
     try:
         yield accesses
     finally:

@@ -7,15 +7,8 @@ import torch
 from kernel_cases import DEVICE
 
 VOCABULARY, LENGTH = 99, 5
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": VOCABULARY,
-}
+SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
+SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY}
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}
 NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "eos_token_id": 1}

@@ -3,18 +3,13 @@ place of the memory of GPUs; the test for GPUs runs the program itself."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from ranks import Ranks
+from site_build import ROOT, python
 from softmax_bench.compilation import compiled
 
-ROOT = Path(__file__).resolve().parents[1]
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 INF, NAN = float("inf"), float("nan")
 
@@ -74,14 +69,7 @@ torch.autograd.grad(y, x, y.detach())
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_the_program_on_gpus():
     """It compares with the library, and then times both."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    run = subprocess.run(
-        [*command, "examples/symmetric_memory.py"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
-        timeout=300,
-        capture_output=True,
-        text=True,
-    )
+    launcher = "-m torch.distributed.run --standalone --nproc-per-node=2".split()
+    run = python(*launcher, "examples/symmetric_memory.py", PYTHONPATH=f"{ROOT}/src")
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-5000:]
     assert run.stdout.count("µs") == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mutate import checked_by
 from site_build import SECTION
 from softmax_site import source
 
@@ -54,21 +55,14 @@ def where(path: Path, node: ast.stmt) -> str:
 
 
 @pytest.mark.parametrize("package", ABOVE)
-def test_packages_import_downwards_only(package):
-    for path in modules(package):
-        for node, name in imports(path):
-            top = name.split(".")[0]
-            assert top not in ABOVE[package], f"{where(path, node)} imports {name}"
-
-
-@pytest.mark.parametrize("package", ABOVE)
-def test_nobody_imports_the_front_of_a_package(package):
+def test_packages_import_downwards_only_and_nobody_imports_the_front_of_a_package(package):
     """Within a package each name is imported from the module that defines it, not from its
     `__init__`, which would run before it is complete."""
     for path in modules(package):
         for node, name in imports(path):
             front = name == package or (name.rpartition(".")[0] == package and not is_module(name))
-            assert not front, f"{where(path, node)} imports {name}"
+            upwards = name.split(".")[0] in ABOVE[package]
+            assert not front and not upwards, f"{where(path, node)} imports {name}"
 
 
 MAY_IMPORT = {
@@ -76,55 +70,37 @@ MAY_IMPORT = {
     "kernels": {"kernels.device"},
     "operations": {"kernels.device", "operations"},
     "config": {"config"},
+    "kernels/split_strided": {"kernels.strided"},  # they see the same tensors
+    "kernels/two_pass": {"kernels.strided"},
 }
-"""What the files of a folder of the library import of it."""
-
-BESIDES = {
-    "split_strided": {"kernels.strided"},  # they see the same tensors
-    "two_pass": {"kernels.strided"},
-}
+"""What the files of a folder of the library import of it, and what one of them may besides."""
 
 
-@pytest.mark.parametrize("folder", MAY_IMPORT)
+@pytest.mark.parametrize("folder", [each for each in MAY_IMPORT if (SRC / LIBRARY / each).is_dir()])
 def test_what_a_folder_of_the_library_imports(folder):
     """Kernels and operations know device functions and nothing of each other; a choice needs the
     standard library only."""
     others = set() if folder == "config" else {"torch", "triton"}
     for path in (SRC / LIBRARY / folder).glob("*.py"):
-        allowed = set(MAY_IMPORT[folder])
-        if folder == "kernels":
-            allowed |= BESIDES.get(path.stem, set())
+        allowed = MAY_IMPORT[folder] | MAY_IMPORT.get(f"{folder}/{path.stem}", set())
         for node, name in imports(path):
             top, _, below = name.partition(".")
+            ok = top in sys.stdlib_module_names or top in others
             if top == LIBRARY:
                 ok = any(f"{below}.".startswith(f"{each}.") for each in allowed)
-            else:
-                ok = top in sys.stdlib_module_names or top in others
             assert ok, f"{where(path, node)} imports {name}"
 
 
-def private_names(path: Path) -> set[str]:
-    """Private names of torch and triton in a file, those that `getattr` is asked for included."""
-    roots = {"torch", "triton", "tl", "forward_ad"}
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text("utf8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
-            names += [*node.module.split("."), *(alias.name for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            imported = [alias.name.split(".") for alias in node.names]
-            names += sum((parts for parts in imported if parts[0] in roots), [])
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
-            names += [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
-        elif isinstance(node, ast.Attribute):
-            own = re.match(r"(self|cls)\b", ast.unparse(node.value))
-            names += [] if own else [node.attr]
-    found = {name for name in names if name.startswith("_") and not name.startswith("__")}
-    return found - {"_replace", "_asdict", "_fields"}  # public methods of named tuples
+PRIVATE = re.compile(
+    r"""(?<!self)(?<!cls)\._(?!_|replace\b|asdict\b|fields\b)\w+  # of others than named tuples
+    | \bimport\ _(?!_) | getattr\([^)]*"_(?!_)""",
+    re.X,
+)
 
 
 def test_private_names_of_torch_and_triton_stand_in_few_files():
-    found = {path.name for path in modules(LIBRARY) if private_names(path)}
-    assert found <= {"modes.py", "operators.py", "launch.py", "linear_loss.py"}
+    found = {path.name for path in modules(LIBRARY) if PRIVATE.search(path.read_text("utf8"))}
+    assert found <= {"inductor.py", "modes.py", "operators.py", "launch.py", "linear_loss.py"}
 
 
 IN_CELL = re.compile(r"^# code: (?P<path>\S+):(?P<name>\S+)$", re.M)
@@ -144,3 +120,8 @@ def test_every_section_of_the_source_is_on_a_page():
         for name in source.read(path.relative_to(ROOT).as_posix(), ROOT).edges
     }
     assert not marked - included
+
+
+def test_every_file_of_the_library_has_tests_for_its_mutants():
+    paths = [path.relative_to(ROOT).as_posix() for path in modules(LIBRARY)]
+    assert all((ROOT / test).is_file() for path in paths for test in checked_by(path))

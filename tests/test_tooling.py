@@ -1,10 +1,9 @@
-"""What is said of the tools in several places is the same everywhere, and warnings of ours fail."""
+"""Versions, licences, releases and safety are what is said of them, wherever it is said."""
 
 import os
 import re
 import shutil
 import tomllib
-import warnings
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -37,18 +36,6 @@ LISTS = {
 }
 DEPENDENCIES = [*map(Requirement, PROJECT["dependencies"]), *sum(LISTS.values(), [])]
 LICENCES = dict(stated("docs/reference/dependencies.md", r"^\| `([\w-]+)` \| (.+?) \|"))
-
-
-@pytest.mark.parametrize("category", [UserWarning, DeprecationWarning])
-def test_a_warning_of_ours_is_an_error(category):
-    with pytest.raises(category, match="planted"):
-        warnings.warn("planted", category, stacklevel=1)
-    for module in ("fence", "held", "small_models", "softmax_site.source", "tools.hub"):
-        with pytest.raises(category, match="planted"):
-            warnings.warn_explicit("planted", category, "planted.py", 1, module=module)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.warn_explicit("planted", category, "planted.py", 1, module="elsewhere")
-    assert len(found) == (category is UserWarning)
 
 
 def test_what_is_supported_is_the_same_everywhere():
@@ -104,51 +91,6 @@ def test_all_dependencies_are_listed():
     assert [*dict.fromkeys(each.name for each in DEPENDENCIES)] == [*LICENCES]
 
 
-LACKING = """
-import sys
-from importlib import metadata
-
-installed = metadata.distribution
-
-def distribution(name):
-    if name == "trl":
-        raise metadata.PackageNotFoundError(name)
-    return installed(name)
-
-metadata.distribution = distribution
-sys.modules["trl"] = None
-"""
-"""A `sitecustomize.py` with which a package seems not to be installed."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lacking, outcome", [
-    (LACKING, {"skipped": 4, "passed": 1}),
-    ("", {"failed": 2, "errors": 1, "passed": 1}),
-])  # fmt: skip
-def test_what_needs_a_missing_package_is_skipped_unless_all_are_installed(
-    tmp_path, lacking, outcome
-):
-    """A fence, a test and a module that import one which is not there."""
-    name = "trl.nowhere" if lacking else "no_such_package"
-    (tmp_path / "sitecustomize.py").write_text(lacking)
-    made = tmp_path / "tests"
-    made.mkdir()
-    for file in ("conftest.py", "requirements-docs.txt", "requirements-all.txt"):
-        shutil.copy(ROOT / file, tmp_path)
-    (made / "page.md").write_text(f"```pycon\n>>> import {name}\n```\n")
-    (made / "test_one.py").write_text(f"def test_one(): import {name}\ndef test_two(): pass\n")
-    (made / "test_all.py").write_text(f"import {name}\n")
-    options = ("-q", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-p", "no:cacheprovider")
-    path = os.pathsep.join(map(str, (tmp_path, ROOT / "src", ROOT / "tests")))
-    ran = python("-m", "pytest", *options, "--continue-on-collection-errors", made, PYTHONPATH=path)
-    ran = ran.stdout
-    last = ran.strip().splitlines()[-1]
-    found = {word.rstrip("s"): int(count) for count, word in re.findall(r"(\d+) ([a-z]+)", last)}
-    assert found == {word.rstrip("s"): count for word, count in outcome.items()}, ran
-    assert not lacking or "needs trl: pip install -r requirements-all.txt" in ran
-
-
 @pytest.mark.parametrize(
     "needed", {each.name: each for each in DEPENDENCIES}.values(), ids=lambda each: each.name
 )
@@ -168,64 +110,46 @@ def test_a_dependency_has_bounds_around_what_was_tested_and_the_licence_that_is_
     assert LICENCES[needed.name] == says.get("License-Expression", family)
 
 
-CALLS = """
-import torch, triton_softmax as ours
-x = torch.randn(4, 9, requires_grad=True)
-y = ours.softmax(x) + ours.LogSoftmax(0)(x) + ours.logsumexp(x, (0, 1))
-theirs = torch.softmax(x, 1) + torch.log_softmax(x, 0) + torch.logsumexp(x, (0, 1))
-assert torch.allclose(y, theirs, atol=1e-6)
-loss = ours.cross_entropy(x, torch.tensor([8, 1, 3, 0]))
-(loss + y.square().sum()).backward()
-assert x.grad.shape == x.shape
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("interpret, program, says", [
-    ("1", CALLS, ""),
-    (None, CALLS, ""),  # as on a laptop
-    (None, "import socket; socket.create_connection(('127.0.0.1', 1))", "socket."),
-    (None, "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))", "pickle."),
+@pytest.mark.parametrize("program", [
+    "import socket; socket.create_connection(('127.0.0.1', 1))",
+    "import pathlib, pickle; pickle.loads(pickle.dumps(pathlib.Path()))",
 ])  # fmt: skip
-def test_the_library_uses_no_network_and_unpickles_nothing(tmp_path, interpret, program, says):
+def test_a_program_is_ended_that_uses_a_network_or_unpickles(tmp_path, program):
     (tmp_path / "sitecustomize.py").write_text(OFFLINE)
-    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
-    ran = python("-c", program, PYTHONPATH=path, TRITON_INTERPRET=interpret)
-    assert ran.returncode == bool(says) and says in ran.stderr, ran.stderr
+    ran = python("-c", program, PYTHONPATH=str(tmp_path))
+    assert ran.returncode == 1 and re.search(r"(socket|pickle)\.", ran.stderr)
 
 
-@pytest.mark.parametrize("changed, says", [
-    ({}, ""),
-    ({"softmax_bench/runner.py": ""}, "holds softmax_bench/runner.py"),
-    ({"triton_softmax/py.typed": None}, "lacks triton_softmax/py.typed"),
+@pytest.mark.parametrize("held, says", [
+    ("__init__.py py.typed", ""),
+    ("__init__.py py.typed ../softmax_bench/runner.py", "holds softmax_bench/runner.py"),
+    ("__init__.py", "lacks triton_softmax/py.typed"),
 ])  # fmt: skip
-def test_a_release_is_the_library_alone(tmp_path, changed, says):
-    names = dict.fromkeys(
-        ["triton_softmax/__init__.py", "triton_softmax/py.typed", "triton_softmax-1.2.dist-info/X"],
-        "",
-    )
+def test_a_release_is_the_library_alone(tmp_path, held, says):
+    """By the script that the release workflow runs."""
     with zipfile.ZipFile(tmp_path / "triton_softmax-1.2-py3-none-any.whl", "w") as wheel:
-        for name, text in {**names, **changed}.items():
-            if text is not None:
-                wheel.writestr(name, text)
+        for name in [*held.split(), "../triton_softmax-1.2.dist-info/X"]:
+            wheel.writestr(os.path.normpath(f"triton_softmax/{name}"), "")
     (tmp_path / "triton_softmax-1.2.tar.gz").touch()
-    check = ROOT / ".github/check_release.py"  # what the release workflow runs
+    check = ROOT / ".github/check_release.py"
     checked = python(check, tmp_path, "v1.2")
-    assert (checked.returncode, says in checked.stderr) == ((1, True) if says else (0, True))
+    assert checked.returncode == bool(says) and says in checked.stderr
     assert python(check, tmp_path, "v1.3").stderr.startswith("v1.3 needs")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where, tag, interpret, says", [
-    ("installed", f"v{PROJECT['version']}", None, ""),
-    ("installed", f"v{PROJECT['version']}", "1", ""),
-    ("installed", "v9.9", None, "9.9 is tagged, and"),
-    ("src", f"v{PROJECT['version']}", None, "is not installed"),
+    ("installed", PROJECT["version"], None, ""),
+    ("installed", PROJECT["version"], "1", ""),
+    ("installed", "9.9", None, "9.9 is tagged, and"),
+    ("src", PROJECT["version"], None, "is not installed"),
 ])  # fmt: skip
 def test_a_release_is_used_as_its_users_do(tmp_path, where, tag, interpret, says):
-    """By the script that the release workflow runs."""
+    """By the script that the release workflow runs; nothing uses a network or unpickles."""
     shutil.copytree(ROOT / "src" / "triton_softmax", tmp_path / "installed" / "triton_softmax")
-    path = str(ROOT / "src" if where == "src" else tmp_path / "installed")
+    (tmp_path / "sitecustomize.py").write_text(OFFLINE)
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src' if where == 'src' else tmp_path / 'installed'}"
     script = ROOT / ".github/try_release.py"
-    tried = python(script, tag, PYTHONPATH=path, TRITON_INTERPRET=interpret)
+    tried = python(script, f"v{tag}", PYTHONPATH=path, TRITON_INTERPRET=interpret)
     assert tried.returncode == bool(says) and says in tried.stderr, tried.stderr

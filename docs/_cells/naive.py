@@ -1,6 +1,6 @@
 """Five lines, five kernels
 
-Run it, and move the slider: z and e travel to memory and back. (A masked lane loaded without other holds NaN, which is harmless: it is never stored.) Then let one kernel do two of the lines: four launches are left, and fewer bytes.
+Run it, and move the slider: z and e travel to memory and back. Rows are short here, so maxima and sums count too. Then let one kernel do two of the lines: four launches are left, and fewer bytes. (A masked lane loaded without other holds NaN, which is harmless: it is never stored.)
 """
 # right: y = softmax(x)
 # again: with negative numbers far apart

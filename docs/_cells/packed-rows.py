@@ -1,6 +1,6 @@
 """Five short rows, two per program
 
-The third program has only one row left. Leave rows < n_rows out of the mask, or put all rows into one program: a grid of (1,) and BLOCK_ROWS=8.
+The third program has only one row left. Leave rows < n_rows out of the mask, or put all rows into one program, with (1,) in the call and BLOCK_ROWS=8.
 """
 # code: src/softmax_tutorial/packed_rows_simple.py:kernel
 # right: y = softmax(x)

@@ -116,7 +116,7 @@ def _everything(options: Options) -> int:
 
     if options.dry_run:
         gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
-        plan = everything.jobs(options.out, gpus, about, options.without)
+        plan = everything.jobs(options.out, gpus, about, options.without, options.only)
         print(everything.table(plan, {}))
         print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
         return 0
@@ -127,7 +127,7 @@ def _everything(options: Options) -> int:
     gpus = options.gpus or found
     out = options.out.resolve()
     about = everything.begin(out, options.commit, machine)
-    plan = everything.jobs(out, gpus, about, options.without)
+    plan = everything.jobs(out, gpus, about, options.without, options.only)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
     print(f"the cells are in {everything.merged(out)}")
     return 0 if good else 1
@@ -204,6 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpus", type=int, help="so many; by default all")
     add("--seconds", type=float, default=1e9, help="by then it stops, to be called again")
     add("--without", **several, default=[], help="libraries, or ncu, that may be missing")
+    add("--only", **several, default=[], help="the jobs whose names begin so; by default all")
     add("--dry-run", action="store_true", help="only say the plan, and what it takes")
 
     for name, words in (

@@ -99,10 +99,13 @@ def timed(timer: Any, made: dict[str, Callable]) -> dict[str, dict]:
     def failed(name: str, error: Exception) -> None:
         found[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
 
-    works = measure.in_turn(lambda name: made[name]() and [], made, 1, failed)  # compiles
-    for name, turns in measure.in_turn(
-        lambda name: timer(made[name]), works, failed=failed
-    ).items():
+    def compiles(name: str) -> list[float]:
+        made[name]()
+        return []
+
+    works = measure.in_turn(compiles, made, 1, failed)
+    taken = measure.in_turn(lambda name: timer(made[name]), works, failed=failed)
+    for name, turns in taken.items():
         found[name] = measure.summary(measure.flat(turns))
     return found
 

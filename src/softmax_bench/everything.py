@@ -49,8 +49,11 @@ GROUPS = {
 ALONE = {"host": ("host_time", "compiled"), "compiles": ("compiles",)}
 """Suites of one process: they time the host, or count what it compiles."""
 
-BEGINS = 45.0
+BEGINS = 60.0
 """Seconds that a job takes before its first row, to import and to compile ahead."""
+
+LATE = 2.0
+"""A job that takes so many times what is planned, and `BEGINS` more, is stopped: it hangs."""
 
 MODULES = {
     **{"liger": "liger_kernel", "flag_gems": "flag_gems", "quack": "quack", "trl": "trl"},
@@ -69,8 +72,11 @@ class Job(NamedTuple):
     gpus: int = 1
 
 
-def jobs(out: Path, gpus: int, about: dict, without: Iterable[str] = ()) -> list[Job]:
-    """Return the plan for so many GPUs, in the order in which its jobs begin."""
+def jobs(
+    out: Path, gpus: int, about: dict, without: Iterable[str] = (), only: Iterable[str] = ()
+) -> list[Job]:
+    """Return the plan for so many GPUs, in the order in which its jobs begin: all of them, or those
+    whose names begin as `only` says."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
     processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
@@ -91,23 +97,26 @@ def jobs(out: Path, gpus: int, about: dict, without: Iterable[str] = ()) -> list
         ]  # fmt: skip
 
     def other(name: str, seconds: float, *command: str, gpus: int = 1) -> Job:
-        path = str(out / OTHERS / f"{name}.json")
+        path = str(out / OTHERS / f"{name.partition('-')[0]}.json")
         return Job(name, seconds, [*command, "--out", path, *commit], gpus)
 
-    of_ranks = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}")
+    def of_ranks(ranks: int) -> Job:
+        start = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
+        return other(f"ranks-{ranks}", 40 * ranks, *start, *bench, "ranks", gpus=ranks)
+
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
     profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
-    several = [other("ranks", 90, *of_ranks, *bench, "ranks", gpus=gpus)]
-    return [
-        *shared["lengths"], *shared["random"], *shared["losses"],
-        *(several if gpus > 1 else []), *shared["shapes"],
+    several = [of_ranks(gpus), of_ranks(1)] if gpus > 1 else []  # one after the other: of one file
+    plan = [
+        *shared["lengths"], *shared["random"], *shared["losses"], *several, *shared["shapes"],
         other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
         *alone["compiles"], *shared["rungs"],
         *([] if "ncu" in without else profile),
     ]  # fmt: skip
+    return [job for job in plan if job.name.startswith(tuple(only) or "")]
 
 
 def seconds_of_rows(rows: list[dict]) -> dict[Any, float]:
@@ -209,14 +218,15 @@ def run(
     free, running = list(gpus), {}
     write(out / PROGRESS, about, 2)
 
-    def ended(job: Job, process: subprocess.Popen, began: float, taken: list[str]) -> None:
+    def ended(
+        job: Job, process: subprocess.Popen, began: float, taken: list[str], stopped: bool
+    ) -> None:
         spent = done.get(job.name, {}).get("seconds", 0.0) + time.monotonic() - began
-        states = {0: "done", None: "cut off", 130: "cut off"}
-        done[job.name] = {
-            "state": states.get(process.poll(), f"failed, see {job.name}.log"),
-            "seconds": round(spent, 1),
-            "rows": counts(out / f"{job.name}.json"),
-        }
+        failed = "cut off" if stopped else f"failed, see {job.name}.log"
+        state, rows = failed if process.poll() != 0 else "done", counts(out / f"{job.name}.json")
+        if state.startswith("failed") and rows != done.get(job.name, {}).get("rows", {}):
+            todo.insert(0, job)  # it goes on behind what has ended it
+        done[job.name] = {"state": state, "seconds": round(spent, 1), "rows": rows}
         free.extend(taken)
         del running[job.name]
         write(out / PROGRESS, about, 2)
@@ -239,24 +249,30 @@ def run(
                         env=env,
                     )  # fmt: skip
                 running[job.name] = (job, process, time.monotonic(), taken)
-            for each in list(running.values()):
-                if each[1].poll() is not None:
-                    ended(*each)
+            for job, process, began, taken in list(running.values()):
+                if late := time.monotonic() - began > LATE * job.seconds + BEGINS:
+                    stop([process])
+                if process.poll() is not None:
+                    ended(job, process, began, taken, late)
             time.sleep(0.1)
     finally:
-        for how, patience in ((signal.SIGINT, 20.0), (signal.SIGKILL, 5.0)):
-            for _, process, *_ in running.values():
-                if process.poll() is None:
-                    os.killpg(process.pid, how)
-            until = time.monotonic() + patience
-            while time.monotonic() < until and any(
-                process.poll() is None for _, process, *_ in running.values()
-            ):
-                time.sleep(0.1)
+        stop([process for _, process, *_ in running.values()])
         for each in list(running.values()):
-            ended(*each)
+            ended(*each, stopped=True)
         print(table(plan, done))
     return all(done.get(job.name, {}).get("state") == "done" for job in plan)
+
+
+def stop(processes: list[subprocess.Popen]) -> None:
+    """Stop processes with all that they have started; for 20 seconds they may write what they
+    have."""
+    for how, patience in ((signal.SIGINT, 20.0), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, how)
+        while time.monotonic() < until and any(process.poll() is None for process in processes):
+            time.sleep(0.1)
 
 
 def counts(path: Path) -> dict[str, int]:

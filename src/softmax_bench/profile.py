@@ -7,6 +7,7 @@ with cold caches, until it has read every counter. Clocks stay as they are.
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 import time
@@ -116,9 +117,11 @@ def listed(lines: Iterable[str]) -> Chosen:
     >>> [(case.n_cols, name) for case, name in found]
     [(32, 'torch'), (32, 'quack')]
     """
-    every = {case.id: case for suite in cases.SUITES.values() for case in suite}
+    words = [*filter(None, map(str.split, lines))]
+    seeds = {int(seed) for case, *_ in words for seed in re.findall(r"^random/seed(\d+)", case)}
+    every = {case.id: case for seed in seeds or {0} for case in cases.select(seed=seed)}
     found = []
-    for case, *names in filter(None, map(str.split, lines)):
+    for case, *names in words:
         if case not in every:
             print(f"no case is named {case}", file=sys.stderr)
         found += [(every[case], name) for name in names if case in every]

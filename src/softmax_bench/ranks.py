@@ -260,8 +260,8 @@ def run(out: Path, commit: str | None) -> None:
                 row["error"] = "out of memory"
             except Missing:
                 continue
-            except RuntimeError as error:  # GPUs may not see each other's memory
-                row["error"] = str(error)
+            except Exception as error:  # GPUs may not see each other's memory
+                row["error"] = f"{type(error).__name__}: {error}"[:300]
             found.append(row)
         if dist.get_rank() == 0:
             run.add(found)

@@ -16,7 +16,8 @@ from softmax_bench.providers import versions
 from softmax_bench.schema import FORMAT, DataError, add_run, begun, read_json, write
 
 FINAL = {"ok", "wrong", "refused", "failed"}
-"""The states of a row that a resumed run leaves alone."""
+"""The states of a row that a resumed run leaves alone; and of a library that is not installed it
+leaves all."""
 
 
 def now() -> str:
@@ -93,7 +94,9 @@ class Results:
 
     def done(self, case: Case, provider: str) -> bool:
         """Whether a row needs no measuring again."""
-        return self.rows.get((case.id, provider), {"status": None})["status"] in FINAL
+        status = self.rows.get((case.id, provider), {"status": None})["status"]
+        absent = self.environment["peers"].get(provider, "") is None
+        return status in FINAL or (status == "skipped" and absent)
 
     def add(self, case: Case, provider: str, **fields) -> dict:
         """Keep a row; whatever stood at its place goes."""

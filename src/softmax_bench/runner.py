@@ -102,13 +102,17 @@ class Runner:
         self.restart = restart
         self.host_timer = measure.HostTimer(inputs.synchronize) if self.on_gpu else timer
         self.current: tuple[Case, str, float] | None = None
+        self.marker = results.path.with_suffix(".now")
 
     # The loop
 
     def run(self, cases: list[Case]) -> None:
         """Measure every case that is not measured yet."""
-        todo = []
+        todo, marked = [], self.marker.read_text("utf-8") if self.marker.is_file() else ""
         for case in cases:
+            for name in case.providers:
+                if marked == f"{case.id} {name}":
+                    self.results.add(case, name, status="failed", reason="it ended the process")
             missing = [name for name in case.providers if not self.results.done(case, name)]
             if missing and COPY in case.providers and COPY not in missing:
                 missing.insert(0, COPY)  # the copy of the same run
@@ -124,7 +128,7 @@ class Runner:
                 spent = time.monotonic() - begin
                 self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
         finally:  # also when someone stops it
-            self.results.write()
+            self._keep()
 
     def _case(self, case: Case, names: list[str]) -> list[str]:
         """Measure a case; what came of it in a few words for each provider."""
@@ -145,7 +149,7 @@ class Runner:
         infers = case.suite == "compiled" and case.direction == "forward"
         with torch.set_grad_enabled(not infers):
             for name in names:
-                self.current = (case, name, time.monotonic())
+                self._ask(case, name)
                 try:
                     found[name] = self._checked(case, name, tensors, expected, calls)
                 except Exception as error:
@@ -191,7 +195,7 @@ class Runner:
                 return
 
             def timed(name: str, cold: bool = cold) -> list[float]:
-                self.current = (case, name, time.monotonic())
+                self._ask(case, name)
                 return timer(calls[name], cold)
 
             def failed(name: str, error: Exception) -> None:
@@ -217,7 +221,7 @@ class Runner:
                 tensors = self.inputs.tensors(view)
                 providers.prepare(view, CHOOSER, tensors)()
                 launched.update(providers.kernels(view, tensors, CHOOSER))
-                self.current = (case, CHOOSER, time.monotonic())
+                self._ask(case, CHOOSER)
         self.inputs.synchronize()
         seconds = time.perf_counter() - begin
         return {
@@ -229,6 +233,15 @@ class Runner:
         }
 
     # Breakage
+
+    def _ask(self, case: Case, name: str) -> None:
+        """Note who is asked from now on, on disk for the run that finds this one dead."""
+        self.current = (case, name, time.monotonic())
+        self.marker.write_text(f"{case.id} {name}", "utf-8")
+
+    def _keep(self) -> None:
+        self.results.write()
+        self.marker.unlink(missing_ok=True)
 
     def _failed(self, error: Exception, case: Case, name: str) -> dict:
         if isinstance(error, providers.Refused):
@@ -268,7 +281,7 @@ class Runner:
             os._exit(3)
 
     def _start_again(self, why: str) -> None:
-        self.results.write()
+        self._keep()
         self.say(f"{why}: starting again")
         if self.restart is not None:
             self.restart()

@@ -149,8 +149,10 @@ def rows_of(step: Step) -> list[dict]:
                         more[provider]["busy_ms"] = step.busy_ms()
                 if handle is not None and turn == 0:
                     more[provider]["calls"] = handle.calls
-            except (ImportError, NotImplementedError) as error:
-                print(f"{step.of_row['model']}, {provider}: {error}")
+            except Exception as error:
+                if provider == next(iter(PROVIDERS)):  # what the others are compared with
+                    raise
+                print(f"{step.of_row['model']}, {provider}: {type(error).__name__}: {error}")
                 del samples[provider]
     rows = []
     for provider, found in samples.items():
@@ -175,8 +177,8 @@ def run(out: Path, device: str, commit: str | None) -> list[dict]:
             continue
         try:
             rows += rows_of(Step(name, attention, size, device))
-        except torch.OutOfMemoryError as error:
-            print(f"{name}, {attention}: {error}")
+        except Exception as error:
+            print(f"{name}, {attention}: {type(error).__name__}: {error}")
         write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
         print(*rows[-len(PROVIDERS) :], sep="\n", flush=True)
     return rows

@@ -109,8 +109,10 @@ def modified_softmax(
     """Return softmax or log-softmax with score modifiers, contiguous."""
     empty = -math.inf if log else 0.0
     function = torch.log_softmax if log else torch.softmax
-    z = modified_elements(x.to(dtype), modifiers)
-    kept = kept_places(x, modifiers)
+    x, kept = x.to(dtype), kept_places(x, modifiers)
+    if kept is not None:  # what a masked element holds must not reach a gradient
+        x = x.masked_fill(~kept, 0.0)
+    z = modified_elements(x, modifiers)
     if kept is not None:
         z = z.masked_fill(~kept, -math.inf)
     dead = (z == -math.inf).all(dim, keepdim=True)
@@ -205,7 +207,9 @@ def scalars_of_classes(
     # A negative one would mark a row, or count from the end: beyond all classes, reading it fails.
     classes = classes.masked_fill(classes < 0, n_classes)
     each = kept.to(dtype)
-    factor = each if weight is None else weight.to(dtype)[classes] * each
+    factor = each
+    if weight is not None:  # a compiler would read the index of a single row, as of no dimension
+        factor = weight.to(dtype)[classes.unsqueeze(-1)].squeeze(-1) * each
     z_factor = options.z_loss * each
     spread = each if weight is not None else factor  # the distribution then holds the weights
     if options.reduction == "mean":

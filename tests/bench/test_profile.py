@@ -1,6 +1,6 @@
 """What Nsight Compute prints becomes the counters of a call; which calls are worth it."""
 
-from softmax_bench import profile
+from softmax_bench import profile, random_shapes
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import ROOT, read_json
@@ -47,5 +47,7 @@ def test_what_misses_a_target_is_profiled_and_a_faster_library_beside_it():
     assert {*profile.GEOMETRIES} <= {*chosen}
     assert all(names[0] == CHOOSER for names in chosen.values())
     assert not any(case.startswith(profile.NO_KERNELS) for case in chosen)
-    lines = [" ".join([case, *names]) for case, names in chosen.items()]
-    assert len(profile.listed(lines)) == sum(map(len, chosen.values()))
+    drawn = random_shapes.draw(5)[0].id  # by another seed than that of the published cells
+    lines = [" ".join([case, *names]) for case, names in [*chosen.items(), (drawn, ["torch"])]]
+    listed = profile.listed(lines)
+    assert len(listed) == sum(map(len, chosen.values())) + 1 and listed[-1][0].id == drawn

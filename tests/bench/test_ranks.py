@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+
+import pytest
+import torch
 
 import ranks as pool
+from examples.symmetric_memory import Peers, softmax
 from softmax_bench import ranks
 from softmax_bench.launches import RANKS
 from softmax_bench.results import Run
@@ -55,6 +60,14 @@ def test_matrices_are_cut_without_a_rest():
         assert [(each["rows"], each["columns"] * world) for each in shared] == [*ranks.SHARED]
         growing = [(each["rows"], each["columns"]) for each in found if "total" not in each]
         assert growing == [(n_rows, 65_536) for n_rows in ranks.ROWS if world > 1]
+
+
+def test_ranks_that_see_no_memory_of_others_say_so_each_time(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "barrier", lambda group: None)
+    peers = Peers(SimpleNamespace(size=lambda: 2, rank=lambda: 0))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="from GPU to GPU, and there is none"):
+            softmax(torch.randn(2, 32), peers)
 
 
 def test_the_formula_of_megatron_is_the_loss():

@@ -236,8 +236,16 @@ def test_a_provider_without_a_result_keeps_its_row_and_its_reason(
 
 @pytest.mark.skipif(ON_GPU, reason="the peers may be installed on the GPU machine")
 def test_peers_that_are_not_installed_are_skipped_with_a_reason(tmp_path):
-    for row in measured(tmp_path, [case(who=("liger", "flag_gems", "quack"))]):
+    """And are not asked again; what is there, but cannot be imported yet, is."""
+    cases = [case(who=(COPY, "liger", "flag_gems", "quack"))]
+    for row in measured(tmp_path, cases)[1:]:
         assert row["status"] == "skipped" and "import" in row["reason"]
+    run, timer, said = start(tmp_path / "data.json")
+    run.run(cases)
+    assert timer.calls == 0 and said[0].startswith("0 of 1 cases")
+    run.results.environment["peers"] = run.results.environment["peers"] | {"quack": "0.6.5"}
+    run.run(cases)
+    assert said[1].startswith("1 of 1 cases to measure, 2 rows")
 
 
 @pytest.mark.parametrize("name", ["trl", "transformer_engine", "helion", "flashinfer"], ids=str)
@@ -294,6 +302,32 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
     assert timer.calls == 2 * report.TURNS
     assert said[0].startswith("1 of 2 cases")
     assert len(schema.load(out)["rows"]) == 4
+
+
+def test_who_ends_the_process_is_not_asked_again(tmp_path, monkeypatch):
+    """What was asked last is on disk until the run ends."""
+    marker, marked, asked = tmp_path / "data.now", [], [case(who=(COPY, "liger", "torch"))]
+
+    def function(case, t):
+        marked.append(marker.read_text())
+        return lambda x: torch.softmax(x, -1)
+
+    monkeypatch.setitem(providers.FUNCTIONS, "liger", function)
+    measured(tmp_path, asked)
+    assert marked == [f"{asked[0].id} liger"] and not marker.exists()
+    (tmp_path / "data.json").unlink()
+    marker.write_text(marked[0])
+    rows = {row["provider"]: row for row in measured(tmp_path, asked)}
+    assert rows["liger"]["status"] == "failed" and "ended" in rows["liger"]["reason"]
+    assert rows["torch"]["status"] == "ok" and len(marked) == 1
+
+
+def test_the_median_of_uneven_turns_is_in_order():
+    """Half of all samples may be of the two turns that are unlike the others."""
+    row = runner.taken([[9.0] * 5, [9.0] * 5] + [[10.0]] * 8)
+    assert row["us"]["p50"] == 9.0 and not [*schema.disordered(row, "row")]
+    row["us"]["p50"] = 8.9
+    assert [*schema.disordered(row, "row")]
 
 
 def test_all_are_timed_in_turn_but_slow_ones_seldom(tmp_path):

@@ -234,10 +234,7 @@ def attention(scaled: bool) -> Iterator[Env]:
     """Queries, keys and values; scores by 1/√D, or by a factor of any size."""
     random = np.random.default_rng(5)
     for n_queries, n_keys, depth in SIZES:
-        q, (k, v) = (
-            random.normal(size=(n_queries, depth)),
-            random.normal(size=(2, n_keys, depth)),
-        )
+        q, (k, v) = (random.normal(size=(n_queries, depth)), random.normal(size=(2, n_keys, depth)))
         alpha = 1 / math.sqrt(depth) if scaled else random.uniform(0.5, 2)
         yield Env({"Q": q, "K": k, "V": v, "alpha": float(alpha)}, ATTENTION)
 
@@ -376,7 +373,7 @@ FAMILIES: list[tuple[Callable[[], Iterator[Env]], str]] = [
      "softmax-backward-wrt-output"),
     (lambda: of_row("dy = v; dx = _of_output"), "softmax-backward-along-output"),
     (lambda: of_row("dz = v; dx = dz - np.exp(z) * np.sum(dz)"), "log-softmax-backward-wrt-output"),
-    (lambda: of_row("dl = 1.7; dx = dl * y; varphi = g @ dx"), "logsumexp-backward-wrt-inputs"),
+    (lambda: of_row("dl = 1.7; dx = dl * y; varphi = g @ dx"), "logsumexp-backward-wrt-inputs")
 ]
 # fmt: on
 """What letters mean in which equations, named in the order of the pages."""

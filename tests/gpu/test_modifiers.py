@@ -1,8 +1,10 @@
-"""Softmax with maps on a GPU: masks and biases that lie in every way, at every kind of length."""
+"""Softmax with modifiers on a GPU: masks and biases that lie in every way, at every kind of
+length."""
 
 import pytest
 import torch
 
+from in_float64 import softmax_of
 from triton_softmax import softmax
 
 pytestmark = pytest.mark.gpu
@@ -10,6 +12,23 @@ pytestmark = pytest.mark.gpu
 TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 LENGTHS = (1, 7, 64, 257, 512, 768, 1000, 1001, 1024, 3000, 4096, 5000, 8192, 20_000, 65_537)
 HEADS, QUERIES = 3, 40
+every_dtype = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+
+
+def near(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(got.double(), want, atol=tolerance, rtol=tolerance, equal_nan=True)
+
+
+def compare(x: torch.Tensor, **options) -> None:
+    """The result, and the gradient of rows that have one."""
+    tolerance, wide = TOLERANCES[x.dtype], x.detach().double().requires_grad_()
+    y, wanted = softmax(x, **options), softmax_of(wide, -1, False, **{"safe": False, **options})
+    near(y, wanted.detach(), tolerance)
+    dy, rows = torch.randn_like(y), wanted.isfinite().all(-1)
+    (dx,), (exact,) = (
+        torch.autograd.grad(each, of, dy.to(each)) for each, of in ((y, x), (wanted, wide))
+    )
+    near(dx[rows], exact[rows], 4 * tolerance)
 
 
 def masks(n: int) -> dict[str, torch.Tensor]:
@@ -30,52 +49,28 @@ def masks(n: int) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@every_dtype
 @pytest.mark.parametrize("n", LENGTHS)
 def test_masks(n, dtype):
     x = (3 * torch.randn(2, HEADS, QUERIES, n, device="cuda")).to(dtype).requires_grad_()
-    dy = torch.randn_like(x)
-    tolerance = TOLERANCES[dtype]
-    for safe in (False, True):
-        for name, where in masks(n).items():
-            y = softmax(x, where=where, scale=0.5, safe=safe)
-            z = (x.detach().double() * 0.5).masked_fill(~where, -torch.inf)
-            wanted = torch.softmax(z, -1)
-            if safe:
-                wanted = wanted.nan_to_num(0.0)
-            near = {"atol": tolerance, "rtol": tolerance, "equal_nan": True}
-            torch.testing.assert_close(y.double(), wanted, **near, msg=lambda m: f"{name}: {m}")  # noqa: B023
-            (dx,) = torch.autograd.grad(y, x, dy)
-            exact = 0.5 * wanted * (dy - (wanted * dy).sum(-1, keepdim=True))
-            exact = exact.masked_fill(~where, 0.0)
-            rows = wanted.isfinite().all(-1)
-            torch.testing.assert_close(
-                dx.double()[rows], exact[rows], atol=4 * tolerance, rtol=4 * tolerance
-            )
+    for where in masks(n).values():
+        for safe in (False, True):
+            compare(x, where=where, scale=0.5, safe=safe)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@every_dtype
 @pytest.mark.parametrize("n", [1, 5, 64, 100, 257, 768, 1000, 1001, 1024, 3000, 4096, 9000])
 def test_causal_and_bias(n, dtype):
     x = (3 * torch.randn(2, n, n, device="cuda")).to(dtype).requires_grad_()
-    bias = torch.randn(n, n, device="cuda").to(dtype)
-    tolerance = TOLERANCES[dtype]
-    above = torch.ones(n, n, dtype=torch.bool, device="cuda").triu(1)
-    for given in (None, bias):
-        y = softmax(x, causal=True, bias=given)
-        z = x.detach().double() if given is None else x.detach().double() + given
-        wanted = torch.softmax(z.masked_fill(above, -torch.inf), -1)
-        torch.testing.assert_close(y.double(), wanted, atol=tolerance, rtol=tolerance)
-        (dx,) = torch.autograd.grad(y, x, torch.ones_like(y))
-        assert dx.abs().max() <= 4 * tolerance  # of rows that add up to 1
+    for bias in (None, torch.randn(n, n, device="cuda").to(dtype)):
+        compare(x, causal=True, bias=bias)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@every_dtype
 @pytest.mark.parametrize("n", [1000, 8192, 20_000, 151_936])
 def test_a_scale_for_each_row_in_place(n, dtype):
     x = torch.randn(70, n, device="cuda").to(dtype)
     scale = 0.5 + torch.rand(70, 1, device="cuda")
     wanted = torch.softmax(x.double() * scale, -1)
     softmax(x, scale=scale, out=x)
-    tolerance = TOLERANCES[dtype]
-    torch.testing.assert_close(x.double(), wanted, atol=tolerance, rtol=tolerance)
+    near(x, wanted, TOLERANCES[dtype])

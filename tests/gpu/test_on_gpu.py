@@ -1,7 +1,6 @@
 """What only a GPU can show: every regime against float64, launches by the thousand and by every
 form, hooks, streams, threads, graphs, exceptions, a busy device, other processes."""
 
-import json
 import os
 import subprocess
 import sys
@@ -17,17 +16,12 @@ import triton.language as tl
 import probe
 import triton_softmax
 from kernel_cases import (
-    backward,
     expected,
-    forward,
-    forward_kernels,
-    kernel_name,
     launched,
 )
-from triton_softmax import plan as plans
 from triton_softmax.config import splitting
 from triton_softmax.operations import OPERATIONS
-from triton_softmax.plan import KERNELS, launch
+from triton_softmax.plan import launch
 
 pytestmark = pytest.mark.gpu
 
@@ -70,65 +64,37 @@ def _relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     return ((got.double() - want).norm() / want.norm().clamp_min(1e-300)).item()
 
 
-def _check(x: torch.Tensor, dim: int = -1, *, log: bool = False, kernel: str | None = None) -> None:
-    ours, theirs = (
-        (triton_softmax.log_softmax, torch.log_softmax)
-        if log
-        else (triton_softmax.softmax, torch.softmax)
-    )
+def _check(x: torch.Tensor, dim: int = -1, *, log: bool = False) -> None:
+    name = "log_softmax" if log else "softmax"
     x = x.detach().requires_grad_(True)
-    y = ours(x, dim) if kernel is None else forward(x.detach(), dim, log=log, kernel=kernel)
-    reference_x = x.detach().double().requires_grad_(True)
-    reference = theirs(reference_x, dim)
+    y = getattr(triton_softmax, name)(x, dim)
     assert y.dtype == x.dtype and y.is_contiguous()
-    want = (
-        reference.detach().to(x.dtype).double()
-    )  # float16 has few digits left for the small numbers of a long row
-    assert _relative_error(y, want) < _tolerance(x.dtype) * (2 if log else 1)
     dy = torch.randn_like(y)
-    if kernel is None:
-        (dx,) = torch.autograd.grad(y, x, dy)
-    else:
-        dx = backward(y, dy, dim, log=log, kernel=kernel)
-    # From the rounded y, as the backward pass sees it; the forward error is judged above.
-    saved = y.detach().double()
-    dy = dy.double()
-    want = (
-        dy - saved.exp() * dy.sum(dim, keepdim=True)
-        if log
-        else saved * (dy - (saved * dy).sum(dim, keepdim=True))
-    )
-    assert _relative_error(dx, want.to(x.dtype).double()) < _tolerance(x.dtype) * 2
+    (dx,) = torch.autograd.grad(y, x, dy)
+    # The gradient from the rounded y, as the backward pass sees it.
+    of_y = expected(f"{name}_backward", (y.detach(), dy), dim)
+    for got, want in ((y.detach(), expected(name, (x.detach(),), dim)), (dx, of_y)):
+        # float16 has few digits left for the small numbers of a long row
+        assert _relative_error(got, want.to(x.dtype).double()) < 2 * _tolerance(x.dtype)
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n_cols", COLUMNS)
-@pytest.mark.parametrize("n_rows", [1, 3, 300])
-def test_every_regime_against_float64(n_rows, n_cols, dtype, log):
-    torch.manual_seed(n_cols)
-    _check(torch.randn(n_rows, n_cols, device="cuda", dtype=dtype) * 3, log=log)
+def kernels_of(x: torch.Tensor, dim: int) -> set[str]:
+    """The kernels of softmax, by their geometries."""
+    return {*launched(probe.plan_of("softmax", (x,), dim))}
 
 
-LONG = [(n_rows, n_cols) for n_cols in (2**20, 2**20 + 1, 2**22) for n_rows in (1, 2, 9)]
-LONG += [(20, 2**21), (21, 2**21 - 3), (20, 1_300_000), (5, 2**23)]
+SHAPES = [(n_rows, n_cols) for n_cols in COLUMNS for n_rows in (1, 3, 300)]
+SHAPES += [(n_rows, n_cols) for n_cols in (2**20, 2**20 + 1, 2**22) for n_rows in (1, 2, 9)]
+SHAPES += [(20, 2**21), (21, 2**21 - 3), (20, 1_300_000), (5, 2**23)]
 """The last wait for hundreds of programs."""
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
-@pytest.mark.parametrize("shape", LONG, ids=str)
-def test_very_long_rows(shape, log, dtype):
-    _check(torch.randn(shape, device="cuda", dtype=dtype), log=log)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_each_kernel_by_name(kernel, dtype):
-    x = torch.randn(37, 3001, device="cuda", dtype=dtype)
-    _check(x, kernel=kernel)
-    geometry = {"strided": "split_strided"}.get(kernel, kernel)  # so many columns
-    assert forward_kernels(x, -1, kernel=kernel) == kernel_name(geometry)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_regime_against_float64(shape, dtype, log):
+    torch.manual_seed(shape[1])
+    _check(torch.randn(shape, device="cuda", dtype=dtype) * 3, log=log)
 
 
 # Every operation on every geometry, on both sides of what a tile or a chunk holds.
@@ -188,7 +154,7 @@ def test_every_operation_on_every_geometry(geometry, dtype, operation):
     for shape, dim in cases:
         inputs = _inputs(operation, shape, dim, dtype)
         plan = probe.plan_of(operation, inputs, dim)
-        assert set(launched(plan)) == set(kernel_name(geometry)), (shape, plan.kernels)
+        assert set(launched(plan)) == {f"{geometry}_kernel"}, (shape, plan.kernels)
         for each in plan.launches:
             assert each.constants["OP"] is OPERATIONS[operation]
         for _ in range(2):  # the first launch, and one that is repeated
@@ -213,83 +179,36 @@ def new_plans():
 
 @ON_CALLS
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_fast_form_of_a_launch_equals_the_public_one(
+def test_the_fast_form_of_a_launch_equals_the_public_one_which_hooks_see(
     operation, shape, dim, monkeypatch, new_plans
 ):
     """Tuples of addresses and constants reach the kernel as they do from Triton's own launcher."""
     inputs = _inputs(operation, shape, dim, torch.float32)
-    forms = []
-    fast_form = launch.fast_form
+    forms, seen = [], []
+    fast_form, chain = launch.fast_form, triton.knobs.runtime.launch_enter_hook
     monkeypatch.setattr(launch, "fast_form", lambda c: forms.append(fast_form(c)) or forms[-1])
-    fast = [probe.run(operation, inputs, dim) for _ in range(3)]
-    n_launches = len(probe.plan_of(operation, inputs, dim).kernels)
-    assert len(forms) == n_launches and None not in forms
-    monkeypatch.setattr(launch, "fast_form", lambda compiled: None)
-    probe.forget()
-    public = [probe.run(operation, inputs, dim) for _ in range(3)]
-    for each in (*fast, *public):
-        assert torch.equal(each, fast[0])
-
-
-@ON_CALLS
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_launch_hooks_see_every_launch(operation, shape, dim, new_plans):
-    inputs = _inputs(operation, shape, dim, torch.float32)
-    plan = probe.plan_of(operation, inputs, dim)
-    want = plan(*inputs)
-    plan(*inputs)
-    seen = []
-    chain = triton.knobs.runtime.launch_enter_hook
+    results = [probe.run(operation, inputs, dim) for _ in range(3)]
+    kernels = probe.plan_of(operation, inputs, dim).kernels
+    assert len(forms) == len(kernels) and None not in forms
 
     def hook(metadata):
         seen.append(metadata.get()["name"])
 
     chain.add(hook)
     try:
-        for _ in range(3):
-            assert torch.equal(plan(*inputs), want)
+        results += [probe.run(operation, inputs, dim) for _ in range(3)]
     finally:
         chain.remove(hook)
-    op = OPERATIONS[operation]
-    assert seen == [f"{op.name}_{kernel}" for kernel in plan.kernels] * 3
-    plan(*inputs)
-    assert len(seen) == 3 * len(plan.kernels)
-
-
-@ON_CALLS
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_hooks_on_compilation_are_told_the_operation(operation, shape, dim, new_plans, monkeypatch):
-    """Triton hands them the constants as JSON."""
-    inputs = _inputs(operation, shape, dim, torch.float32)
-    plan = probe.plan_of(operation, inputs, dim)
-    seen = {"jit_cache_hook": [], "jit_post_compile_hook": []}
-
-    def hook(name):
-        def note(**given):
-            seen[name].append(json.loads(given["compile"]["specialization_data"])["constant_vals"])
-
-        return note
-
-    for name in seen:
-        monkeypatch.setattr(triton.knobs.runtime, name, hook(name))
-    for kernel in plans.GEOMETRIES.values():
-        kernel.device_caches.clear()
-    plan(*inputs)
-    op = OPERATIONS[operation]
-    for constants in seen.values():
-        assert len(constants) == len(plan.kernels)
-        assert all(op.name in each for each in constants)
+    results.append(probe.run(operation, inputs, dim))
+    assert seen == [f"{OPERATIONS[operation].name}_{kernel}" for kernel in kernels] * 3
+    monkeypatch.setattr(launch, "fast_form", lambda compiled: None)
+    probe.forget()
+    results += [probe.run(operation, inputs, dim) for _ in range(3)]
+    assert all(torch.equal(each, results[0]) for each in results)
 
 
 LAYOUTS = {
-    "rows-float64": ((5, 33), 1, "float64"),
-    "rows-float64-loops": ((3, 8193), 1, "float64"),
     "rows-float64-long": ((2, 20_000), 1, "float64"),
-    "dim1": ((5, 300, 70), 1, "float32"),
-    "dim0": ((513, 70), 0, "float32"),
-    "dim1-long": ((2, 5000, 33), 1, "float32"),
-    "dim0-long": ((33_000, 130), 0, "bfloat16"),
-    "dim0-longest": ((200_000, 20), 0, "float32"),
     "dim0-in-segments": ((300_000, 8), 0, "float32"),
     "dim0-in-segments-bf16": ((200_000, 128), 0, "bfloat16"),
     "dim0-in-segments-float64": ((5000, 20), 0, "float64"),
@@ -299,7 +218,6 @@ LAYOUTS = {
     "dim1-images-long": ((3, 3000, 14, 14), 1, "bfloat16"),
     "dim1-images-long-fp32": ((3, 3000, 6, 5), 1, "float32"),
     "dim1-expanded-long": ((1, 20_000, 1), 1, "float32", lambda x: x.expand(3, 20_000, 40)),
-    "dim1-split": ((3, 1025, 77), 1, "float16"),
     "dim1-split-once": ((70, 4096, 64), 1, "bfloat16"),
     "transposed": ((1000, 131), 1, "float32", lambda x: x.t()),
     "transposed-long": ((3, 50_000), 0, "float32", lambda x: x.t()),
@@ -307,7 +225,6 @@ LAYOUTS = {
     "permuted": ((4, 6, 50, 7), 2, "float32", lambda x: x.permute(3, 0, 1, 2)),
     "expanded": ((1, 3000), 1, "float32", lambda x: x.expand(9, 3000)),
     "row-strided": ((9, 4096), 1, "float32", lambda x: x[:, :3001]),
-    "row-strided-bf16": ((9, 4096), 1, "bfloat16", lambda x: x[:, :3000]),
     "offset": ((9, 4097), 1, "bfloat16", lambda x: x[:, 1:]),
     "offset-long": ((3, 70001), 1, "bfloat16", lambda x: x[:, 1:]),
     "every-second": ((9, 2000), 1, "float32", lambda x: x[:, ::2]),
@@ -342,33 +259,24 @@ def _hostile(n_cols: int, dtype: torch.dtype) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n_cols", [7, 781, 4096, 20000, 50257, 131072])
-def test_hostile_rows(n_cols, dtype):
-    x = _hostile(n_cols, dtype)
-    for ours, theirs in (
-        (triton_softmax.softmax(x, -1), torch.softmax(x.double(), -1)),
-        (triton_softmax.log_softmax(x, -1), torch.log_softmax(x.double(), -1)),
-        (triton_softmax.logsumexp(x, -1), torch.logsumexp(x.double(), -1)),
-    ):
-        assert torch.equal(ours.isnan(), theirs.isnan())
-        # Rounding to the dtype may overflow where float64 does not.
-        torch.testing.assert_close(
-            ours,
-            theirs.to(dtype),
-            rtol=8 * _tolerance(dtype),
-            atol=8 * _tolerance(dtype),
-            equal_nan=True,
-        )
-
-
-@pytest.mark.parametrize("n_cols", [781, 16384, 50257, 262144, 1 << 22])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_same_bits_every_time(n_cols, dtype):
-    x = torch.randn(max(2, (1 << 24) // n_cols), n_cols, device="cuda", dtype=dtype)
-    first = triton_softmax.softmax(x, -1)
-    for _ in range(20):
-        assert torch.equal(triton_softmax.softmax(x, -1), first)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize(
+    "n_cols, dim", [(n, 1) for n in (7, 781, 1024, 4097, 20_000, 50_257, 131_072)]
+    + [(n, 0) for n in (300, 4096, 70_000)],
+)  # fmt: skip
+def test_hostile_rows(n_cols, dim, offset, dtype):
+    """Rows of infinities and NaN, and numbers far from 0, by each geometry."""
+    x = _hostile(n_cols, torch.float32 if dtype == torch.float64 else dtype)
+    x = (x.to(dtype) + offset).to(dtype)
+    x = x if dim else x.t().contiguous()
+    near = {"rtol": 8 * _tolerance(dtype), "atol": 8 * _tolerance(dtype), "equal_nan": True}
+    for _ in range(2):
+        _assert_logsumexp(triton_softmax.logsumexp(x, dim), torch.logsumexp(x.double(), dim))
+        for name in ("softmax", "log_softmax") if not offset else ():
+            ours, theirs = (getattr(of, name) for of in (triton_softmax, torch))
+            # Rounding to the dtype may overflow where float64 does not.
+            torch.testing.assert_close(ours(x, dim), theirs(x.double(), dim).to(dtype), **near)
 
 
 @pytest.mark.parametrize(
@@ -384,40 +292,17 @@ def test_without_partners_the_bits_are_the_same(shape, dim, dtype, monkeypatch, 
     """A program that hardly waits and computes every missing summary itself arrives at the same
     result, bit for bit."""
     x, dy = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
-    y = forward(x, dim)
-    dx = backward(y, dy, dim)
-    rows = forward_kernels(x, dim) == kernel_name("split_rows")
-    assert rows == (len(shape) == 2 and dim == 1)
+    run = lambda: (  # noqa: E731
+        y := probe.run("softmax", (x,), dim),
+        probe.run("softmax_backward", (y, dy), dim),
+    )
+    y, dx = run()
+    assert (kernels_of(x, dim) == {"split_rows_kernel"}) == (len(shape) == 2 and dim == 1)
     assert _relative_error(y, torch.softmax(x.double(), dim).to(dtype).double()) < _tolerance(dtype)
     monkeypatch.setattr(splitting, "MAX_POLLS", -1)
     probe.forget()
     for _ in range(3):
-        assert torch.equal(forward(x, dim), y)
-        assert torch.equal(backward(y, dy, dim), dx)
-
-
-OFFSETS = (0.0, 1e4, -1e4)
-
-
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
-@pytest.mark.parametrize("offset", OFFSETS)
-@pytest.mark.parametrize(
-    "shape, dim",
-    [
-        ((12, 7), 1), ((12, 1024), 1), ((12, 4097), 1), ((12, 50_257), 1), ((12, 131_072), 1),
-        ((300, 12), 0), ((4096, 12), 0), ((70_000, 12), 0),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_hostile_rows_of_logsumexp(shape, dim, offset, dtype):
-    """Rows of infinities and NaN, and numbers far from 0, by each geometry."""
-    n_cols = shape[dim]
-    x = _hostile(n_cols, dtype) if dtype != torch.float64 else _hostile(n_cols, torch.float32)
-    x = (x.to(dtype) + offset).to(dtype)
-    x = x if dim else x.t().contiguous()
-    want = torch.logsumexp(x.double(), dim)
-    for _ in range(2):
-        _assert_logsumexp(triton_softmax.logsumexp(x, dim), want)
+        assert all(map(torch.equal, run(), (y, dx)))
 
 
 @pytest.mark.parametrize("shape, dim", [((4, 65536), 1), ((4096, 200), 0)], ids=str)
@@ -426,28 +311,12 @@ def test_ten_thousand_launches_of_split_kernels(operation, shape, dim):
     inputs = _inputs(operation, shape, dim, torch.float32)
     want = probe.run(operation, inputs, dim)
     kernels = probe.plan_of(operation, inputs, dim).kernels
-    assert kernels == kernel_name("split_rows" if dim else "split_strided")
+    assert kernels == ("split_rows_kernel" if dim else "split_strided_kernel",)
     _assert_right(operation, want, inputs, dim)
     wrong = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(10_000):
         wrong += (probe.run(operation, inputs, dim) != want).any()
     assert wrong.item() == 0
-
-
-def test_two_streams_at_once():
-    streams = [torch.cuda.Stream() for _ in range(4)]
-    xs = [torch.randn(3, 1 << 20, device="cuda") for _ in streams]
-    wants = [torch.softmax(x.double(), -1) for x in xs]
-    torch.cuda.synchronize()
-    results = [[] for _ in streams]
-    for _ in range(50):
-        for stream, x, ys in zip(streams, xs, results, strict=True):
-            with torch.cuda.stream(stream):
-                ys.append(triton_softmax.softmax(x, -1))
-    torch.cuda.synchronize()
-    for want, ys in zip(wants, results, strict=True):
-        assert all(torch.equal(y, ys[0]) for y in ys)
-        assert _relative_error(ys[0], want) < 2e-6
 
 
 def test_threads_on_streams_of_their_own(new_plans):
@@ -500,8 +369,8 @@ def test_replayed_graph_sees_new_input(shape, dim):
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         y = triton_softmax.softmax(x, dim)
-    ran = forward_kernels(x, dim)
-    assert ran == kernel_name("split_rows") if dim else not ran[0].endswith("_rows_kernel")
+    (ran,) = kernels_of(x, dim)
+    assert ran == "split_rows_kernel" if dim else not ran.endswith("_rows_kernel")
     for seed in range(20):
         torch.manual_seed(seed)
         x.copy_(torch.randn_like(x) * (seed + 1))
@@ -600,26 +469,13 @@ def test_an_exception_in_the_middle_leaves_nothing_behind(shape, dim):
     assert torch.equal(triton_softmax.softmax(x, dim), first)
 
 
-def test_more_than_two_to_the_31_elements():
-    x = torch.empty(
-        70_000, 32_768, device="cuda", dtype=torch.bfloat16
-    ).normal_()  # 2.29e9 elements
-    y = triton_softmax.softmax(x, -1)
-    for rows in (slice(0, 4), slice(65_530, 65_542), slice(69_990, 70_000)):
-        assert _relative_error(y[rows], torch.softmax(x[rows].double(), -1)) < 5e-3
-    del y
-    columns = x[:, :24].t()  # offsets beyond 2^31 along the softmax dimension
-    y = triton_softmax.softmax(columns, -1)
-    assert _relative_error(y, torch.softmax(columns.double(), -1)) < 5e-3
-
-
 def test_split_rows_launch_survives_a_long_wait():
     """No hang however the device is scheduled: bounded time for a launch with more chunks than the
     device holds."""
     x = torch.randn(1, 1 << 24, device="cuda")
     torch.cuda.synchronize()
     begin = time.monotonic()
-    y = forward(x, -1, kernel="split_rows")
+    y = probe.run("softmax", (x,), -1, None, "split_rows")
     torch.cuda.synchronize()
     assert time.monotonic() - begin < 30
     assert _relative_error(y, torch.softmax(x.double(), -1)) < 2e-6

@@ -1,21 +1,19 @@
 """Every way in which others call the functions: compiled, traced, by keywords of PyTorch and NumPy,
-with integers, and on a machine without a GPU."""
+and with integers. A CPU without kernels is in `test_matrix.py` and `test_derivatives.py`."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.func import hessian, jvp, vmap
+from torch.func import jvp
 
-import probe
 from kernel_cases import DEVICE, PAIRS, pairs, quiet
 from kernel_cases import drawn as random
 from triton_softmax import (
     CrossEntropyLoss,
     LogSoftmax,
     Softmax,
-    arguments,
     cross_entropy,
     entropy_from_logits,
     linear_cross_entropy,
@@ -150,11 +148,6 @@ def test_logsumexp_promotes_as_torch(dtype, default):
             got, want = logsumexp(x, dim), torch.logsumexp(x, dim)
             assert got.dtype == want.dtype == default
             torch.testing.assert_close(got, want)
-        torch._dynamo.reset()
-        batched = vmap(logsumexp)(x)
-        assert batched.dtype == default
-        compiled = torch.compile(logsumexp, backend="eager", fullgraph=True)(x, 1)
-        torch.testing.assert_close(compiled, torch.logsumexp(x, 1))
     finally:
         torch.set_default_dtype(before)
     with pytest.raises(TypeError, match="the input has dtype complex64"):
@@ -182,59 +175,6 @@ def test_an_offset_costs_the_derivative_nothing(offset):
     if abs(offset) >= 1e4:
         rounded = (x.detach() - lse.detach()[:, None]).exp()
         assert (rounded.double() - exact).abs().max() > 1e-5, "what this avoids"
-
-
-# --- a machine without a GPU ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def compiling(monkeypatch):
-    """CPU tensors as Triton sees them where it compiles."""
-    monkeypatch.setattr(arguments, "INTERPRETED", False)
-    probe.forget()
-    yield
-    probe.forget()
-
-
-@pairs
-def test_derivatives_and_transforms_by_torch(compiling, ours, theirs):
-    x = random(2, 3).cpu()
-    grad = x.clone().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: ours(x, 1), grad, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(lambda x: ours(x, 1), grad, check_fwd_over_rev=True)
-    torch.testing.assert_close(vmap(lambda x: ours(x, 0))(x), theirs(x, 1))
-    torch.testing.assert_close(
-        hessian(lambda x: ours(x, 0).sum())(x[0]), hessian(lambda x: theirs(x, 0).sum())(x[0])
-    )
-    views = (x.T, x[:, ::2], x[:1].expand(2, 3))
-    for view in views:
-        torch.testing.assert_close(ours(view, 0), theirs(view, 0))
-    torch._dynamo.reset()
-    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, 1), theirs(x, 1))
-
-
-def test_casts_by_torch(compiling):
-    for out in arguments.DTYPES:
-        x = random(3, 4, dtype=torch.float16).cpu().requires_grad_()
-        y = softmax(x, 1, out)
-        assert y.dtype == out
-        assert probe.plan_of("softmax", (x.detach(),), 1, out).kernels == ()
-        (dx,) = torch.autograd.grad(y[:, 0].sum(), x)
-        assert dx.dtype == torch.float16
-    assert softmax(torch.tensor([1, 2]), dtype=torch.float32).dtype == torch.float32
-    with pytest.raises(TypeError, match="the input has dtype int64"):
-        softmax(torch.tensor([1, 2]))
-
-
-def test_infinities_by_torch(compiling):
-    inf, nan = float("inf"), float("nan")
-    rows = [[1.0, inf, -inf], [-inf] * 3, [1.0, nan, inf], [1e38, inf, 0.0], [inf, inf, 1.0]]
-    x = torch.tensor(rows, requires_grad=True)
-    same = torch.tensor(rows, requires_grad=True)
-    logsumexp(x, 1).sum().backward()
-    torch.logsumexp(same, 1).sum().backward()
-    torch.testing.assert_close(x.grad, same.grad, equal_nan=True)
 
 
 # --- rows that data decide, under torch.compile ---------------------------------------------------

@@ -6,6 +6,7 @@ device, layout, a tensor that requires a gradient, and numbers and names that ar
 which changes are errors: the answer without a first call does.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,87 +45,52 @@ def tensor(*shape: int, seed: int = 0) -> Tensor:
     return drawn(*shape, seed=seed).float().to(DEVICE)
 
 
-X = tensor(2, 2, 3, 3)
-ROWS = {"input": tensor(3, 5), "target": torch.tensor([0, 4, -100], device=DEVICE)}
-OPTIONS = {
-    "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0, "z_loss": 0.0,
-    "softcap": None, "scale": 1.0,
-}  # fmt: skip
-TOKENS = {"logits": tensor(3, 5), "index": torch.tensor([0, 4, 1], device=DEVICE)}
-MASK = torch.tensor([True, False, True], device=DEVICE)
-AS_THEY_COME = {"inplace_backward": False, "batch_invariant": False}
+X, ROWS = tensor(2, 2, 3, 3), tensor(3, 5)
+CLASSES, INDEX, SEVERAL = (
+    torch.tensor(each, device=DEVICE)
+    for each in ([0, 4, -100], [0, 4, 1], [[0, 1], [4, 3], [1, 1]])
+)
+WEIGHT, MASK = tensor(5).abs(), torch.tensor([True, False, True], device=DEVICE)
+LEFT_OUT = ("axis", "group", "out", "size_average", "reduce")
+
+
+def call_of(
+    function: Callable[..., Any], **given: Any
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """A function with all its arguments, those that are not given at their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return function, {n: v for n, v in defaults.items() if n not in LEFT_OUT} | given
+
 
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "softmax": (ours.softmax, {"input": X, "dim": -1, "dtype": None, "batch_invariant": False}),
-    "logsumexp": (ours.logsumexp, {"input": X, "dim": -1, "keepdim": False}),
-    "modifiers": (
-        ours.log_softmax,
-        {
-            "input": X,
-            "dim": -1,
-            "dtype": None,
-            "scale": 0.5,
-            "softcap": 3.0,
-            "where": X > -1.0,
-            "bias": X[0, 0],
-            "causal": False,
-            "safe": False,
-            "sink": 0.5,
-        },  # fmt: skip
+    "softmax": call_of(ours.softmax, input=X),
+    "logsumexp": call_of(ours.logsumexp, input=X),
+    "modifiers": call_of(
+        ours.log_softmax, input=X, scale=0.5, softcap=3.0, where=X > -1.0, bias=X[0, 0], sink=0.5
     ),
-    "modifiers that are tensors": (
-        ours.softmax,
-        {
-            "input": X,
-            "dim": -1,
-            "scale": X[..., :1].abs(),
-            "bias": X[:, :, :1],
-            "causal": True,
-            "sink": X[0, :, 0, 0],
-            "safe": True,
-        },  # fmt: skip
+    "modifiers that are tensors": call_of(
+        ours.softmax, input=X, scale=X[..., :1].abs(), bias=X[:, :, :1], causal=True,
+        sink=X[0, :, 0, 0], safe=True,
     ),
     "out": (ours.softmax, {"input": X, "dim": -1, "scale": None, "out": torch.empty_like(X)}),
-    "cross_entropy": (ours.cross_entropy, ROWS | OPTIONS | {"loss_dtype": None}),
-    "class weights": (
-        ours.cross_entropy,
-        {**ROWS, "weight": tensor(5).abs(), "label_smoothing": 0.1, "return_lse": False},
+    "cross_entropy": call_of(ours.cross_entropy, input=ROWS, target=CLASSES),
+    "class weights": call_of(
+        ours.cross_entropy, input=ROWS, target=CLASSES, weight=WEIGHT, label_smoothing=0.1
     ),
-    "probabilities": (
-        ours.cross_entropy,
-        {"input": ROWS["input"], "target": tensor(3, 5, seed=1).softmax(1), "ignore_index": -100},
+    "probabilities": call_of(ours.cross_entropy, input=ROWS, target=ROWS.flip(0).softmax(1)),
+    "linear": call_of(
+        ours.linear_cross_entropy, input=tensor(3, 4), linear_weight=tensor(5, 4), target=CLASSES,
+        linear_bias=tensor(5), weight=WEIGHT, chunk_size=2,
     ),
-    "linear": (
-        ours.linear_cross_entropy,
-        {
-            "input": tensor(3, 4),
-            "linear_weight": tensor(5, 4),
-            "target": ROWS["target"],
-            "linear_bias": tensor(5),
-            "weight": tensor(5).abs(),
-            **OPTIONS,
-            "chunk_size": 2,
-            "accum_dtype": None,
-            "loss_dtype": None,
-        },  # fmt: skip
+    "log-probabilities": call_of(ours.selective_log_softmax, logits=ROWS, index=INDEX),
+    "tokens": call_of(ours.token_logprobs, logits=ROWS, index=INDEX, row_mask=MASK),
+    "tokens, tensors": call_of(
+        ours.token_logprobs, logits=ROWS, index=SEVERAL, temperature=tensor(3, 1).abs() + 0.5,
+        return_entropy=True,
     ),
-    "log-probabilities": (ours.selective_log_softmax, TOKENS | AS_THEY_COME),
-    "tokens": (
-        ours.token_logprobs,
-        {**TOKENS, "temperature": 1.0, "scale": 1.0, "softcap": None, "row_mask": MASK},
-    ),
-    "tokens, tensors": (
-        ours.token_logprobs,
-        {
-            "logits": tensor(3, 5),
-            "index": torch.tensor([[0, 1], [4, 3], [1, 1]], device=DEVICE),
-            "temperature": tensor(3, 1).abs() + 0.5,
-            "row_mask": None,
-            "return_entropy": True,
-        },  # fmt: skip
-    ),
-    "entropy": (ours.entropy_from_logits, {"logits": tensor(3, 5)} | AS_THEY_COME),
-}
+    "entropy": call_of(ours.entropy_from_logits, logits=ROWS),
+}  # fmt: skip
 
 
 def changes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -147,12 +113,7 @@ def changes(value: Any) -> Iterator[tuple[str, Any]]:
             yield "requires a gradient", value.clone().requires_grad_()
     for other in (None, True, 0, 1, -1, 7, 1.0, 2.5, -0.5, float("nan"), float("inf")):
         yield repr(other), other
-    yield from (
-        ("text", "none"),
-        ("list", [1]),
-        ("dtype", torch.float64),
-        ("int dtype", torch.int8),
-    )
+    yield from {"text": "none", "list": [1], "dtype": torch.float64, "int": torch.int8}.items()
     yield "number in a tensor", torch.tensor(0.5, device=DEVICE)
     yield "one more dtype", torch.tensor([0.5], dtype=torch.float64, device=DEVICE)
 

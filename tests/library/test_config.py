@@ -244,17 +244,6 @@ def test_more_rows_get_no_fewer_rows_a_program(edges, itemsize):
         assert sides == sorted(sides), n_cols
 
 
-@of_every_size
-@pytest.mark.parametrize("n_rows", [1, 65, 66, 10**5])
-def test_a_row_that_is_too_long_for_one_program_stays_so(n_rows, itemsize):
-    kinds = {}
-    for n_cols in LENGTHS:
-        for traits in (SOFTMAX, SOFTMAX_VJP, LOGSUMEXP):
-            one = choose(n_rows, n_cols // 8 * 8 or 8, itemsize, traits).kernel in TILES
-            assert kinds.setdefault(traits, True) or not one, n_cols
-            kinds[traits] = one
-
-
 # --- the same bits in every batch
 
 
@@ -306,16 +295,6 @@ def test_a_gpu_gets_what_another_gets_for_as_many_rows_per_multiprocessor(itemsi
         assert ours.kernel == other.kernel
         assert ours.kernel != "strided" or ours == other, (n_cols, load)
     assert tiles > len(LENGTHS)
-
-
-def test_a_larger_device_gets_no_fewer_programs():
-    for n_rows, n_cols in ((300, 1000), (16, 8192), (1, 2**20)):
-        programs = []
-        for count in (2, 20, 400):
-            choice = choose(n_rows, n_cols, 2, device=Device(count, True))
-            groups = -(-n_rows // getattr(choice.how, "block_rows", 1))
-            programs.append(choice.programs(groups))
-        assert programs == sorted(programs), (n_rows, n_cols)
 
 
 # --- what is asked for by name

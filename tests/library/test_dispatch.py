@@ -8,18 +8,13 @@ import probe
 from kernel_cases import (
     assert_near,
     assert_result,
-    backward,
     drawn,
     dtype_name,
     expected,
-    expected_forward,
-    forward,
-    kernel_name,
     launched,
     quiet,
 )
 from triton_softmax import plan
-from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import KERNELS, launch
 from triton_softmax.plan.launch import WordPool
 from triton_softmax.plan.layout import collapse, lies_on_vectors, on_vectors, outer_and_inner
@@ -124,7 +119,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     ways = {"dtype": out_dtype, "kernel": kernel}
     y = probe.run(operation, (x,), dim, *ways.values())
     kernels = launched(probe.plan_of(operation, (x,), dim, *ways.values()))
-    assert set(kernels) == set(kernel_name(ran))
+    assert {*kernels} == {f"{ran}_kernel"}
     assert y.is_contiguous() and y.dtype == (out_dtype or x.dtype)
     assert_result(operation, y, (x.to(y.dtype),), dim)
     dy = tensor(*y.shape, dtype=y.dtype, seed=9, scale=1.0)
@@ -137,7 +132,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
     if kernel:
         kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, kernel))
-        assert set(kernels) == set(kernel_name(ran))
+        assert {*kernels} == {f"{ran}_kernel"}
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
     atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
     assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)
@@ -222,9 +217,9 @@ def test_every_kernel_by_name(kernel):
     else:
         for x in (tensor(2, 33, 2), tensor(2, 66)[:, ::2]):
             with pytest.raises(ValueError, match=f"{kernel} does not support dim=0 of shape"):
-                forward(x, 0, kernel=kernel)
+                probe.run("softmax", (x,), 0, None, kernel)
     with pytest.raises(ValueError, match="unknown kernel 'fastest'; expected None or"):
-        forward(tensor(2, 3), 1, kernel="fastest")
+        probe.run("softmax", (tensor(2, 3),), 1, None, "fastest")
 
 
 def test_plans_are_made_once(monkeypatch):
@@ -233,36 +228,29 @@ def test_plans_are_made_once(monkeypatch):
     monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
     probe.forget()
     x, dy = tensor(4, 32), tensor(4, 32, seed=1)
-    forward(x, 1)
-    forward(x.clone(), 1)
+    shifted = tensor(132)[1:129].view(4, 32)
+    for same in (x, x.clone()):
+        probe.run("softmax", (same,), 1)
     assert len(made) == 1, "the same geometry elsewhere"
     for other in (
-        lambda: backward(x, dy, 1),
-        lambda: forward(x, 0),
-        lambda: forward(x, 1, log=True),
-        lambda: forward(x, 1, out_dtype=torch.float16),
-        lambda: forward(x, 1, kernel="aligned_rows"),
-        lambda: forward(x.half(), 1),
-        lambda: forward(x[:3], 1),
-        lambda: forward(tensor(4, 36)[:, :32], 1),
-        lambda: forward(tensor(132)[1:129].view(4, 32), 1),
-        lambda: backward(x, dy.expand(4, 32)[:1].expand(4, 32), 1),
-        lambda: backward(x, tensor(132)[1:129].view(4, 32), 1),
+        ("softmax_backward", (x, dy), 1),
+        ("softmax", (x,), 0),
+        ("log_softmax", (x,), 1),
+        ("softmax", (x,), 1, torch.float16),
+        ("softmax", (x,), 1, None, "aligned_rows"),
+        *(("softmax", (y,), 1) for y in (x.half(), x[:3], tensor(4, 36)[:, :32], shifted)),
+        *(("softmax_backward", (x, y), 1) for y in (dy[:1].expand(4, 32), shifted)),
+        # What is copied or converted before and after, empty, or in chunks.
+        ("softmax", (apart(),), 3),
+        ("softmax", (apart(),), 3, None, "packed_rows"),
+        ("softmax", (x,), 1, torch.float64),
+        ("logsumexp_backward", (apart(), apart()[..., 0]), 3),
+        *(("softmax", (y,), 0) for y in (tensor(), tensor(3, 0), tensor(2049, 3))),
     ):
         before = len(made)
-        other()
-        assert len(made) == before + 1, "another geometry, dtype or alignment"
-        other()
-        assert len(made) == before + 1
-
-
-def test_plans_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(plan.plans, "MOST", 3)
-    probe.forget()
-    for n_rows in range(1, 6):
-        x = tensor(n_rows, 16)
-        assert_near(forward(x, 1), expected_forward(x))
-        assert len(plan.plans) <= 3
+        for _ in range(2):
+            probe.run(*other)
+            assert len(made) == before + 1, "another geometry, dtype or alignment"
 
 
 @pytest.mark.parametrize(
@@ -277,10 +265,9 @@ def test_plans_do_not_grow_without_end(monkeypatch):
 )
 def test_what_a_kernel_refuses(kernel, make, message):
     x = make()
-    with pytest.raises(ValueError, match=message):
-        forward(x, 1, kernel=kernel)
-    with pytest.raises(ValueError, match=message):
-        backward(x, x, 1, kernel=kernel)
+    for name, inputs in (("softmax", (x,)), ("softmax_backward", (x, x))):
+        with pytest.raises(ValueError, match=message):
+            probe.run(name, inputs, 1, None, kernel)
 
 
 @OPERATION
@@ -294,19 +281,6 @@ def test_a_single_row_is_moved_in_vectors(operation, n_cols, vector):
         launches = probe.plan_of(name, (x, x)[: 1 + ("backward" in name)], 1).launches
         for each in launches:
             assert each.constants["HOW"].vector == vector
-
-
-@pytest.mark.parametrize("shape, dim", [((4, 64), 1), ((4, 133), 1), ((1, 8200), 1), ((4, 65), 0)])
-def test_one_kernel_serves_all_operations(shape, dim):
-    """A geometry takes the operation as a constant."""
-    x = tensor(*shape)
-    kernels = set()
-    for name, op in OPERATIONS.items():
-        inputs = (x,) * op.inputs + (x.sum(dim),) * op.numbers
-        launches = probe.plan_of(name, inputs, dim).launches
-        assert {each.constants["OP"] for each in launches} == {op}
-        kernels |= {each.kernel for each in launches}
-    assert len(kernels) == 1
 
 
 def test_words_without_a_gpu_are_fresh_zeros():

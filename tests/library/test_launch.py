@@ -17,18 +17,14 @@ import torch
 import triton
 
 import probe
-import triton_softmax
-from kernel_cases import DEVICE, INTERPRETED, backward, drawn, expected_forward, forward, quiet
+from kernel_cases import DEVICE, INTERPRETED, drawn, expected_forward, quiet
 from triton_softmax import (
     arguments,
     cross_entropy,
-    modes,
-    operators,
     plan,
     softmax,
     token_logprobs,
 )
-from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import launch, modified, tokens
 from triton_softmax.plan import losses as plan_losses
 from triton_softmax.plan.launch import Launch, Workspace
@@ -184,24 +180,6 @@ def test_launch_without_knobs(driver, monkeypatch):
     assert len(driver.public) == 1 and not driver.fast
 
 
-def test_without_the_short_cut_calls_take_the_operators(monkeypatch):
-    assert modes.AVAILABLE
-    x = torch.randn(3, 5, device=DEVICE, requires_grad=True)
-    calls = []
-    for public in ("softmax", "log_softmax", "logsumexp"):
-        function, op = getattr(triton_softmax, public), getattr(operators, public)
-        y = function(x, 1)
-        v = torch.randn_like(y)
-        want = y, *torch.autograd.grad(y, x, v)
-        with monkeypatch.context() as patch:
-            patch.setattr(modes, "AVAILABLE", False)
-            overload = lambda *a, op=op.overload: calls.append(op) or op(*a)  # noqa: E731
-            patch.setattr(op, "overload", overload)
-            y = function(x, 1)
-        torch.testing.assert_close((y, *torch.autograd.grad(y, x, v)), want, rtol=0, atol=0)
-    assert len(calls) >= 3
-
-
 def test_the_package_is_imported_without_any_one_private_name():
     """Each name is taken away in a process of its own, forked when torch and triton are there."""
     code = """
@@ -342,50 +320,12 @@ def test_a_call_by_address_on_another_device_gives_the_same_bits(name, monkeypat
 # Plans
 
 
-def strided_tensor():
-    return torch.randn(2, 3, 4, 5, device=DEVICE).permute(3, 1, 0, 2)[:, :2]
-
-
-KINDS = {
-    "packed": (lambda: torch.randn(4, 32), 1, None, None, False),
-    "strided": (lambda: torch.randn(4, 3, 8), 1, None, None, False),
-    "copy": (strided_tensor, 3, None, None, True),
-    "copy-named": (strided_tensor, 3, None, "packed_rows", True),
-    "float64": (lambda: torch.randn(4, 32), 1, torch.float64, None, True),
-    "scalar": (lambda: torch.randn(()), 0, None, None, False),
-    "empty": (lambda: torch.randn(3, 0), 0, None, None, True),
-    "exchanging": (lambda: torch.randn(1, 2049, 3), 1, None, None, False),
-}
-CALLS = [*(("softmax", kind) for kind in KINDS), ("logsumexp", "copy")]
-
-
-@pytest.mark.parametrize("operation, kind", CALLS, ids=map("-".join, CALLS))
-def test_every_kind_of_call_is_planned_once(operation, kind, monkeypatch):
-    make, dim, dtype, kernel, expected = KINDS[kind]
-    probe.forget()
-    made = []
-    keep = plan.plans.keep
-    monkeypatch.setattr(plan.plans, "keep", lambda *args: made.append(args) or keep(*args))
-    x = make().to(DEVICE)
-    y = probe.run(operation, (x,), dim, dtype, kernel)
-    inputs = (x, y, y) if operation == "logsumexp" else (y, y)
-    arguments = f"{operation}_backward", inputs, dim, x.dtype, kernel
-    probe.run(*arguments)
-    assert len(made) == 2
-    probe.run(operation, (x,), dim, dtype, kernel)
-    probe.run(*arguments)
-    assert len(made) == 2 == len(plan.plans)
-    made = probe.plan_of(operation, (x,), dim, dtype, kernel)
-    assert (type(made) is plan.Fallback) is expected
-    assert plan.plan_of(OPERATIONS[operation], (x,), dim, dtype, kernel=kernel) is made
-
-
 def test_a_gradient_of_another_shape_or_device_is_refused():
     y = torch.randn(3, 4, device=DEVICE)
     with pytest.raises(ValueError, match=r"expected a tensor of shape \(3, 4\), not \(4,\)"):
-        backward(y, y[0], 1)
+        probe.run("softmax_backward", (y, y[0]), 1)
     with pytest.raises(RuntimeError, match="another input is on meta, and the input on"):
-        backward(y, torch.empty(3, 4, device="meta"), 1)
+        probe.run("softmax_backward", (y, torch.empty(3, 4, device="meta")), 1)
     with pytest.raises(ValueError, match=r"expected a tensor of shape \(3,\), not \(3, 4\)"):
         probe.run("logsumexp_backward", (y, y), 1)
 
@@ -405,7 +345,7 @@ def test_threads_may_plan_and_forget_at_once(monkeypatch):
         start.wait()
         for step in range(300):
             i = (step * (seed + 1)) % len(inputs)
-            got = forward(inputs[i], 1)
+            got = probe.run("softmax", (inputs[i],), 1)
             if not torch.allclose(got, wanted[i], atol=1e-6):
                 failures.append((seed, step))
 

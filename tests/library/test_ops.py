@@ -40,26 +40,6 @@ def cases(name, *shape, dim=-1):
     return (forward, (x, dim)), (backward, (dy, y, dim, torch.float64))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: triton_softmax.logsumexp(x, 1),
-        lambda x: triton_softmax.softmax(x, 1, scale=2.0),
-        lambda x: triton_softmax.token_logprobs(x, x.detach().argmax(1)),
-        lambda x: triton_softmax.entropy_from_logits(x),
-    ],
-    ids=["logsumexp", "scale", "tokens", "entropies"],
-)
-def test_gradients_batched(function):
-    """A gradient that stands for several has no memory of its own, and takes no kernel."""
-    x = random(3, 5).requires_grad_()
-    y = function(x)
-    several = random(4, *y.shape, seed=1)
-    (found,) = torch.autograd.grad(y, x, several, is_grads_batched=True, retain_graph=True)
-    for dy, dx in zip(several, found, strict=True):
-        torch.testing.assert_close(torch.autograd.grad(y, x, dy, retain_graph=True)[0], dx)
-
-
 class Called(TorchDispatchMode):
     """The calls of this library's operators, with copies of what they were given."""
 
@@ -190,13 +170,22 @@ def test_every_operator_passes_gradcheck_in_both_modes(name, dim):
     [(jacfwd, jacfwd, jacrev), (jacfwd, jacrev, jacfwd), (jacrev, jacrev, jacrev)],
     ids=lambda t: "-".join(f.__name__ for f in t),
 )
-def test_transforms_nest(ours, theirs, transforms):
+def test_transforms_nest_and_compile(ours, theirs, transforms):
     """Each inside each other."""
     x = random(3)
     f, g = scalar(ours), scalar(theirs)
     for transform in transforms:
         f, g = transform(f), transform(g)
         torch.testing.assert_close(f(x), g(x))
+    torch._dynamo.reset()
+    f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(random(2, 3)), g(random(2, 3)))
+
+
+def test_an_exported_program_names_the_operator():
+    program = torch.export.export(triton_softmax.Softmax(dim=1), (random(2, 3),))
+    assert "triton_softmax.softmax" in program.graph_module.code
 
 
 @pytest.mark.parametrize("in_dim", [0, 1, -1])
@@ -211,61 +200,28 @@ def test_vmap_shifts_the_dimension(in_dim, dim):
 @pairs
 @pytest.mark.parametrize("dim", [0, -1])
 def test_vmap_over_scalars(ours, theirs, dim):
-    x = random(3)
-    torch.testing.assert_close(vmap(lambda x: ours(x, dim))(x), vmap(lambda x: theirs(x, dim))(x))
+    for of in (lambda f: f, grad):
+        got, want = (vmap(of(lambda x, f=f: f(x, dim)))(random(3)) for f in (ours, theirs))
+        torch.testing.assert_close(got, want)
+    backward = getattr(operators, ours.__name__).vjp.overload
+    options = (dim,) if ours is triton_softmax.logsumexp else (dim, torch.float64)
+    pairs = random(3, seed=1), theirs(random(3, 1), 1).view(3)
+    got = vmap(lambda *each: backward(*each, *options))(*pairs)
     torch.testing.assert_close(
-        vmap(grad(lambda x: ours(x, dim)))(x), vmap(grad(lambda x: theirs(x, dim)))(x)
+        got, torch.stack([backward(*each, *options) for each in zip(*pairs)])
     )
     with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
-        vmap(lambda x: ours(x, 1))(x)
+        vmap(lambda x: ours(x, 1))(random(3))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-def test_gradients_come_back_through_the_cast(name):
-    ours, theirs = PAIRS[name]
-    x = random(2, 5).half().requires_grad_()
-    for f in (
-        lambda x: ours(x, 1, torch.float32),
-        lambda x: getattr(operators, name).overload(x, 1, torch.float32),
-    ):
-        y, want = f(x), theirs(x, 1, dtype=torch.float32)
-        assert y.dtype == torch.float32
-        v = random(2, 5, seed=1).float()
-        (dx,), (want_dx,) = torch.autograd.grad(y, x, v), torch.autograd.grad(want, x, v)
-        assert dx.dtype == torch.float16
-        torch.testing.assert_close((y, dx), (want, want_dx))
-        tangent = random(2, 5, seed=2).half()
-        torch.testing.assert_close(
-            jvp(f, (x.detach(),), (tangent,)),
-            jvp(lambda x: theirs(x, 1, dtype=torch.float32), (x.detach(),), (tangent,)),
-        )
-
-
-# torch.compile
-
-
-def compiled(f):
-    torch._dynamo.reset()
-    return torch.compile(f, backend="aot_eager", fullgraph=True)
-
-
-@pairs
-def test_compile_of_transforms(ours, theirs):
-    x = random(2, 3)
-    f, g = (vmap(jacrev(grad(scalar(each)))) for each in (ours, theirs))  # no hessian compiles
-    torch.testing.assert_close(compiled(f)(x), g(x))
-
-
-def test_compile_reports_bad_input():
-    with pytest.raises(Exception, match=r"Dimension out of range \(.* \[-2, 1\], but got 2\)"):
-        compiled(lambda x: triton_softmax.softmax(x, 2))(random(2, 3))
-
-
-def test_export():
-    x = random(2, 3)
-    program = torch.export.export(triton_softmax.Softmax(dim=1), (x,))
-    assert "triton_softmax.softmax" in program.graph_module.code
-    torch.testing.assert_close(program.module()(x), torch.softmax(x, 1))
+def test_tangents_pass_the_cast(name):
+    (ours, theirs), op = PAIRS[name], getattr(operators, name).overload
+    x, tangent = (random(2, 5, seed=seed).half() for seed in (0, 2))
+    want = jvp(lambda x: theirs(x, 1, dtype=torch.float32), (x,), (tangent,))
+    for f in (ours, op):
+        found = jvp(lambda x, f=f: f(x, 1, torch.float32), (x,), (tangent,))
+        torch.testing.assert_close(found, want)
 
 
 class Scaled(torch.nn.Module):
@@ -316,19 +272,15 @@ def test_modes_see_the_operator(name):
 @pytest.mark.parametrize("dtype", arguments.DTYPES, ids=str)
 @pairs
 def test_autocast_as_torch(ours, theirs, device, dtype):
+    wide = torch.float32 if device == "cuda" and dtype != torch.float64 else dtype
     was = torch.is_autocast_enabled(device)
-    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_enabled(device, True)  # `torch.autocast` asks for the device
     try:
         with FakeTensorMode():
             x = torch.empty(2, 3, dtype=dtype, device=device)
-            got, want = ours(x, 1), theirs(x, 1)
-            assert got.dtype == want.dtype
-            assert got.dtype == (
-                torch.float32 if device == "cuda" and dtype != torch.float64 else dtype
-            )
-            if ours is not triton_softmax.logsumexp:
-                for out in arguments.DTYPES:
-                    assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
+            assert ours(x, 1).dtype == theirs(x, 1).dtype == wide
+            for out in arguments.DTYPES if ours is not triton_softmax.logsumexp else ():
+                assert ours(x, 1, out).dtype == theirs(x, 1, dtype=out).dtype == out
     finally:
         torch.set_autocast_enabled(device, was)
 

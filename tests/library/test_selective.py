@@ -1,21 +1,24 @@
-"""`selective_log_softmax_and_entropy`, TRL's function, and `token_logprobs` behind it: values,
-gradients, masks, temperature, scale and soft cap, several tokens a row, errors.
+"""`selective_log_softmax_and_entropy`, TRL's function, and `token_logprobs` behind it: long
+rows, masks, layouts, temperatures, errors. What is drawn at random is in `test_derivatives.py`.
 
 Rows that are cut over ranks are in `distributed/test_ranks.py`.
 """
+
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import drawn_calls
 import probe
-from kernel_cases import DEVICE, drawn, quiet
+from in_float64 import tokens_of
+from kernel_cases import DEVICE, DTYPES, INF, NAN, drawn, quiet
 from triton_softmax import (
     arguments,
     composite,
     plan,
-    selective_log_softmax,
     selective_log_softmax_and_entropy,
     softmax,
     token_logprobs,
@@ -23,8 +26,9 @@ from triton_softmax import (
 from triton_softmax.plan import tokens as plan_tokens
 
 pytestmark = quiet
-INF, NAN = float("inf"), float("nan")
-F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+F64, F32, BF16 = torch.float64, torch.float32, torch.bfloat16
+BOTH = [partial(function, return_entropy=True) for function in (token_logprobs, tokens_of)]
+"""Ours and the reference."""
 
 
 def tokens(*shape: int, classes: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -38,78 +42,32 @@ def masks(*shape: int, dtype: torch.dtype = torch.bool) -> Tensor:
     return (-every_third).to(DEVICE, dtype)  # not 0 keeps, whatever else it is
 
 
-def reference(
-    logits: Tensor,
-    index: Tensor,
-    temperature: float | Tensor = 1.0,
-    row_mask: Tensor | None = None,
-    scale: float = 1.0,
-    softcap: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Both in float64, by PyTorch's operators."""
-    columns = index.long() if index.dim() == logits.dim() else index.long().unsqueeze(-1)
-    kept = torch.ones_like(columns[..., 0], dtype=torch.bool) if row_mask is None else row_mask != 0
-    rows, columns = kept.unsqueeze(-1), columns.where(kept.unsqueeze(-1), 0)
-    z = logits.masked_fill(~rows, 0.0).double() * scale
-    z = z if softcap is None else softcap * torch.tanh(z / softcap)
-    logs = (z / temperature).log_softmax(-1)
-    found = logs.gather(-1, columns).where(rows, 0.0).view(index.shape)
-    entropies = -(logs.exp() * logs.masked_fill(logs == -INF, 0.0)).sum(-1)
-    return found, entropies.where(kept, 0.0)
+def check(x: Tensor, index: Tensor, **options) -> None:
+    """Both results and the gradient; masked rows hold anything."""
+    mask = options.get("row_mask")
+    if mask is not None:
+        x = x.masked_fill((mask == 0).unsqueeze(-1), NAN)
+        index = index.masked_fill(
+            mask.view(*mask.shape, *(1,) * (index.dim() - mask.dim())) == 0, -100
+        )
+    drawn_calls.check(drawn_calls.Call(*BOTH, (x.detach().requires_grad_(), index), options))
 
 
-def gradient_of(function, x: Tensor, *args, **options) -> tuple[Tensor, Tensor, Tensor]:
-    """Both results, and the gradient at x of one number that depends on each of them."""
-    leaf = x.detach().requires_grad_()
-    found, entropies = function(leaf, *args, **options)
-    weights = torch.linspace(0.5, 1.5, found.numel(), device=x.device).view(found.shape)
-    of_rows = weights[..., 0] if found.dim() > entropies.dim() else weights
-    total = (found * weights).sum() + (entropies * of_rows.cos()).sum()
-    (gradient,) = torch.autograd.grad(total, leaf)
-    return found.detach(), entropies.detach(), gradient
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(4, 1000), (2, 3, 2056), (2, 2, 1, 33), (3, 8192)], ids=str)
+def test_long_rows(shape, dtype):
+    x = drawn(*shape, scale=3.0, dtype=dtype)
+    check(x, tokens(*shape[:-1], classes=9), temperature=0.7)
+    check(x, tokens(*shape[:-1], 2, classes=9), scale=-0.3, softcap=5.0)
 
 
-def check(x: Tensor, index: Tensor, *args, rtol: float = 2e-5, **options) -> None:
-    got = gradient_of(selective_log_softmax_and_entropy, x, index, *args, **options)
-    want = gradient_of(reference, x.double(), index, *args, **options)
-    wide = torch.promote_types(x.dtype, F32)
-    assert [each.dtype for each in got] == [wide, wide, x.dtype]
-    atol = {F64: 1e-12, F32: 2e-6, F16: 1e-3, BF16: 8e-3}[x.dtype]
-    rtol = 1e-10 if x.dtype == F64 else rtol
-    for each, wanted in zip(got[:2], want[:2], strict=True):
-        torch.testing.assert_close(each.double(), wanted, rtol=rtol, atol=rtol)
-    torch.testing.assert_close(got[2].double(), want[2].double(), rtol=4 * atol, atol=atol)
-
-
-@pytest.mark.parametrize("dtype", [F64, F32, F16, BF16], ids=str)
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("shape", [(9,), (4, 1000), (2, 3, 2056), (2, 2, 1, 33), (3, 8192)])
-def test_values_and_gradients(shape, temperature, dtype):
-    check(drawn(*shape, scale=3.0, dtype=dtype), tokens(*shape[:-1], classes=9), temperature)
-
-
+@pytest.mark.parametrize("kept", [masks, torch.zeros], ids=["some", "none"])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize("temperature", [1.0, 1.3])
-def test_masked_rows_are_not_looked_at(temperature, dtype):
-    x, mask = drawn(2, 5, 1032, scale=3.0, dtype=F32), masks(2, 5, dtype=dtype)
-    index = tokens(2, 5, classes=1032, dtype=torch.int32)
-    x[mask == 0], index[mask == 0] = NAN, -100
-    x[0, 3, 7] = INF  # in a row that is masked too
-    check(x, index, temperature, mask)
-
-
-def test_a_mask_may_leave_nothing():
-    x = drawn(3, 40, dtype=F32).fill_(NAN)
-    index = torch.full((3,), -100, device=DEVICE)
-    nothing = torch.zeros(3, dtype=torch.bool, device=DEVICE)
-    for each in gradient_of(selective_log_softmax_and_entropy, x, index, row_mask=nothing):
-        assert not each.any()
-
-
-def test_one_row_takes_a_mask_without_dimensions():
-    x, index = drawn(5, dtype=F32), torch.tensor(3, device=DEVICE)
-    check(x, index, row_mask=torch.tensor(True, device=DEVICE))
-    check(x, index - 103, row_mask=torch.tensor(0, device=DEVICE))
+@pytest.mark.parametrize("several", [(), (2,)], ids=str)
+def test_masked_rows_are_not_looked_at(several, dtype, kept):
+    mask = kept(2, 5, dtype=dtype).to(DEVICE)
+    index = tokens(2, 5, *several, classes=1032, dtype=torch.int32)
+    check(drawn(2, 5, 1032, scale=3.0, dtype=F32), index, temperature=1.3, row_mask=mask)
 
 
 STRIDES = {
@@ -124,91 +82,52 @@ STRIDES = {
 }
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", STRIDES)
-def test_any_strides(name, masked):
+def test_any_strides(name):
+    """Of the index and the mask too."""
     x = STRIDES[name](drawn(2, 4, 2064, scale=3.0, dtype=F32))
-    index = tokens(*x.shape[:-1], classes=min(x.shape[-1], 2))
-    mask = masks(*x.shape[:-1]) if masked else None
-    check(x, index, 0.8, row_mask=mask)
-    apart = torch.stack([index, index], -1)[..., 0]  # the others may have gaps as well
-    check(x, apart, row_mask=None if mask is None else torch.stack([mask, mask], -1)[..., 1])
+    index = torch.stack([tokens(*x.shape[:-1], classes=min(x.shape[-1], 2))] * 2, -1)[..., 0]
+    check(x, index, temperature=0.8)
+    check(x, index, row_mask=torch.stack([masks(*x.shape[:-1])] * 2, -1)[..., 1])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_what_is_impossible_has_no_share_and_no_gradient(temperature):
     x = drawn(4, 2056, scale=3.0, dtype=F32)
     x[0, ::2], x[1, 5:], x[2, 1:] = -INF, -INF, -INF
-    index = torch.tensor([1, 2, 0, 9], device=DEVICE)
-    check(x, index, temperature)
-    gradient = gradient_of(selective_log_softmax_and_entropy, x, index, temperature)[2]
+    index, options = torch.tensor([1, 2, 0, 9], device=DEVICE), {"temperature": temperature}
+    check(x, index, **options)
+    (_, (gradient,)) = drawn_calls.results_of(BOTH[0], (x.requires_grad_(), index), options)
     assert (gradient[x == -INF] == 0).all()
-    found, entropies = selective_log_softmax_and_entropy(x[2], index[2], temperature)
+    found, entropies = BOTH[0](x[2], index[2], **options)
     assert (found, entropies) == (0, 0)  # a certainty
-    found, entropies = selective_log_softmax_and_entropy(x[1], index[1] + 6, temperature)
+    found, entropies = BOTH[0](x[1], index[1] + 6, **options)
     assert found == -INF and entropies.isfinite()
 
 
 def test_large_logits_keep_their_digits():
-    x = 1e4 + drawn(3, 2056, scale=3.0, dtype=F32)
-    check(x, tokens(3, classes=2056), rtol=2e-5)
+    check(1e4 + drawn(3, 2056, scale=3.0, dtype=F32), tokens(3, classes=2056))
 
 
+@pytest.mark.parametrize("row_mask", [None, masks(3)], ids=["all", "masked"])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_both_results_may_be_changed_before_the_backward_pass(temperature):
+def test_results_may_be_changed_and_used_alone_before_the_backward_pass(temperature, row_mask):
     x, index = drawn(3, 1032, dtype=F32).requires_grad_(), tokens(3, classes=1032)
-    mask = masks(3)
-    for row_mask in (None, mask):
-        wanted = reference(x, index, temperature, row_mask)
-        (wanted[0][1:].sum() + 2 * wanted[1][:2].sum()).backward()
-        gradient, x.grad = x.grad, None
-        found, entropies = selective_log_softmax_and_entropy(x, index, temperature, row_mask)
+    gradients = []
+    for function in BOTH:
+        found, entropies = function(x, index, temperature=temperature, row_mask=row_mask)
+        gradients.append([
+            torch.autograd.grad(each.sum(), x, retain_graph=True)[0] for each in (found, entropies)
+        ])  # fmt: skip
         found[0], entropies[2] = 7.0, -7.0
-        (found[1:].sum() + 2 * entropies[:2].sum()).backward()
-        torch.testing.assert_close(x.grad, gradient.float())
-        x.grad = None
-
-
-def test_gradients_of_one_result_alone():
-    x, index = drawn(3, 1032, dtype=F64).requires_grad_(), tokens(3, classes=1032)
-    mine = selective_log_softmax_and_entropy(x, index, 0.9, masks(3))
-    wanted = reference(x, index, 0.9, masks(3))
-    for one, other in zip(mine, wanted, strict=True):
-        got = torch.autograd.grad(one.sum(), x, retain_graph=True)
-        torch.testing.assert_close(got, torch.autograd.grad(other.sum(), x, retain_graph=True))
-
-
-SCALINGS = {
-    "scale": {"scale": 0.3},
-    "negative scale": {"scale": -0.3},
-    "soft cap": {"softcap": 2.0},
-    "both": {"scale": 1.7, "softcap": 5.0},
-}
-
-
-@pytest.mark.parametrize("dtype", [F64, F32, BF16], ids=str)
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scale_and_soft_cap(name, several, dtype):
-    """Before the temperature, in rows that are masked, cut at odd places or over ±∞."""
-    more, last = SCALINGS[name], (2,) * several
-    for shape in ((2, 3, 2056), (4, 33)):
-        x, rows = drawn(*shape, scale=3.0, dtype=dtype), shape[:-1]
-        index, mask = tokens(*rows, *last, classes=33), masks(*rows)
-        x[mask == 0], index[mask == 0] = NAN, -100
-        check(x, index, 0.7, row_mask=mask, **more)
-        by_rows = torch.linspace(0.5, 2.0, mask.numel(), device=DEVICE).view(*rows, 1)
-        check(x, index, by_rows.to(F64), row_mask=mask, **more)
-    x = drawn(2, 40, dtype=dtype)
-    x[:, 3], x[1, 5] = -INF, INF if "softcap" in more else 1.0
-    if name != "negative scale":
-        check(x, tokens(2, *last, classes=3), **more)
+        gradients[-1] += torch.autograd.grad(found[1:].sum() + 2 * entropies[:2].sum(), x)
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize(
     "n_cols, dtype, more",
     [(2048, F32, {}), (2048, BF16, {}), (2051, BF16, {}), (2051, F32, {})]
-    + [(2051, F32, more) for more in SCALINGS.values()],
+    + [(2051, F32, more) for more in ({"scale": 0.3}, {"scale": -0.3}, {"softcap": 2.0})],
     ids=str,
 )
 def test_few_rows_are_cut(n_cols, dtype, more, monkeypatch):
@@ -222,9 +141,9 @@ def test_few_rows_are_cut(n_cols, dtype, more, monkeypatch):
         x[1, -1] = 1.0
     index = tokens(3, classes=n_cols)
     with probe.launches() as ran:
-        check(x, index, 0.7, **more)
+        check(x, index, temperature=0.7, **more)
     assert ran == ["token_rows_kernel"] * 2 + ["token_gradient_kernel"]
-    check(x, index, 1.0, mask, **more)
+    check(x, index, row_mask=mask, **more)
     probe.forget()
 
 
@@ -238,45 +157,6 @@ def test_a_row_is_cut_into_as_many_chunks_as_it_has_tiles(tiles):
     assert made.workspace.n_words == (3 * chunks if chunks > 1 else 0)
 
 
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scale_and_soft_cap_in_every_batch(name):
-    more = {**SCALINGS[name], "temperature": 0.7, "batch_invariant": True}
-    x, index = drawn(5, 1033, scale=3.0, dtype=F32).requires_grad_(), tokens(5, classes=1033)
-    results = []
-    for rows in (slice(None), slice(2, 3)):
-        found, entropies = selective_log_softmax_and_entropy(x[rows], index[rows], **more)
-        (gradient,) = torch.autograd.grad((found + entropies).sum(), x)
-        results.append((found[2 if rows == slice(None) else 0], gradient[2]))
-    assert all(map(torch.equal, *results))
-
-
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scale_and_soft_cap_are_differentiated_again_and_compiled(name):
-    x, index = drawn(3, 6, dtype=F64).requires_grad_(), tokens(3, classes=6)
-
-    def both(x):
-        return selective_log_softmax_and_entropy(x, index, 0.8, masks(3), **SCALINGS[name])
-
-    assert torch.autograd.gradgradcheck(both, x)
-    total = lambda x: sum(each.sum() for each in both(x))  # noqa: E731
-    for of in (torch.func.grad, lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)):
-        got, want = of(total)(x), total(x)
-        if got.dim():
-            (want,) = torch.autograd.grad(want, x)
-        torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
-def test_a_mask_of_rows_with_several_tokens(dtype):
-    x, mask = drawn(2, 5, 1032, scale=3.0, dtype=dtype), masks(2, 5)
-    index = tokens(2, 5, 3, classes=1032)
-    x[mask == 0], index[mask == 0] = NAN, -100
-    check(x, index, 0.7, row_mask=mask)
-    leaf = x.requires_grad_()
-    found = selective_log_softmax(leaf, index, 0.7, mask)
-    torch.testing.assert_close(found.double(), reference(x, index, 0.7, mask)[0])
-
-
 def test_a_temperature_that_is_not_positive_gives_nan_by_kernels_and_by_operators(monkeypatch):
     x, index = drawn(3, 40, dtype=F32), tokens(3, classes=40)
     each = torch.tensor([[-1.0], [0.0], [1.0]], device=DEVICE)
@@ -285,38 +165,6 @@ def test_a_temperature_that_is_not_positive_gives_nan_by_kernels_and_by_operator
         probe.forget()
         for results in selective_log_softmax_and_entropy(x, index, each):
             assert results.isnan().tolist() == [True, True, False]
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_higher_derivatives(masked):
-    both, mask = selective_log_softmax_and_entropy, masks(3) if masked else None
-    x, index = drawn(3, 1032, dtype=F32).requires_grad_(), tokens(3, classes=1032)
-    second = []
-    for function in (both, reference):
-        total = sum(each.sin().sum() for each in function(x, index, 0.8, mask))
-        (first,) = torch.autograd.grad(total, x, create_graph=True)
-        second += torch.autograd.grad(first.square().sum(), x)
-    torch.testing.assert_close(*second)
-    x, index = drawn(3, 6, dtype=F64).requires_grad_(), tokens(3, classes=6)
-    assert torch.autograd.gradgradcheck(lambda x: both(x, index, 0.8, mask), x)
-    with torch.no_grad():
-        total = lambda f: lambda x: sum(each.sum() for each in f(x, index, 0.8, mask))  # noqa: E731
-        got, want = (torch.func.hessian(total(each))(x) for each in (both, reference))
-        torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("n_cols", [6, 1032])
-def test_batched_gradients(n_cols):
-    x, index = drawn(3, n_cols, dtype=F32).requires_grad_(), tokens(3, classes=6)
-    both = selective_log_softmax_and_entropy(x, index, 0.8, masks(3))
-    wanted = reference(x, index, 0.8, masks(3))
-    several = torch.eye(3, device=DEVICE)
-    for one, other in zip(both, wanted, strict=True):
-        got = torch.autograd.grad(one, x, several, is_grads_batched=True, retain_graph=True)
-        want = torch.autograd.grad(
-            other, x, several.double(), is_grads_batched=True, retain_graph=True
-        )
-        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
@@ -329,41 +177,12 @@ def test_a_temperature_may_be_a_tensor(dtype):
     torch.testing.assert_close((found, entropies), wanted, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_compiled_as_a_whole(masked):
-    x, index = drawn(2, 3, 257, dtype=F32).requires_grad_(), tokens(2, 3, classes=257)
-    mask = masks(2, 3) if masked else None
-
-    def loss(x, index, mask):
-        found, entropies = selective_log_softmax_and_entropy(x, index, 0.8, mask)
-        return (found + 0.1 * entropies).sum()
-
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    got = torch.autograd.grad(compiled(x, index, mask), x)
-    torch.testing.assert_close(got, torch.autograd.grad(loss(x, index, mask), x))
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_gradient_may_take_the_place_of_the_logits(masked):
-    x, index = drawn(2, 3, 2056, dtype=F32), tokens(2, 3, classes=2056)
-    mask = masks(2, 3) if masked else None
-    wanted = gradient_of(selective_log_softmax_and_entropy, x, index, 0.7, mask)
-    both = selective_log_softmax_and_entropy
-    leaf = x.clone().requires_grad_()
-    logits = leaf * 1.0
-    weights = torch.linspace(0.5, 1.5, 6, device=DEVICE).view(2, 3)
-    found, entropies = both(logits, index, 0.7, mask, inplace_backward=True)
-    ((found * weights).sum() + (entropies * weights.cos()).sum()).backward()
-    torch.testing.assert_close(leaf.grad, wanted[2], rtol=0, atol=0)
-    assert torch.equal(logits, leaf.grad)
-
-
 def test_a_new_temperature_plans_and_compiles_nothing():
     """It is a number of each call, of a scale too: the kernel, its constants and its plan stay."""
     x, index = drawn(2, 2056, dtype=F32).requires_grad_(), tokens(2, classes=2056)
 
     def calls(temperature):
-        check(x, index, temperature)
+        BOTH[0](x, index, temperature=temperature)[0].sum().backward()
         softmax(x, scale=1 / temperature).sum().backward()
 
     calls(0.3)
@@ -382,44 +201,27 @@ def test_a_new_temperature_plans_and_compiles_nothing():
     assert compilations.frame_count <= 2  # the second makes the number an argument
 
 
-def test_no_rows():
-    x = drawn(0, 8, dtype=BF16).requires_grad_()
-    found, entropies = selective_log_softmax_and_entropy(x, tokens(0, classes=8), 0.7, masks(0))
-    (found.sum() + entropies.sum()).backward()
-    assert found.shape == entropies.shape == (0,) and x.grad.shape == x.shape
-
-
 X, ROWS = torch.zeros(2, 3, device=DEVICE), torch.zeros(2, dtype=torch.int64, device=DEVICE)
-REFUSED = {
-    "index of too many": (ValueError, (X, ROWS[:, None, None])),
-    "index of too few": (ValueError, (X, ROWS[:1])),
-    "index of another shape": (ValueError, (X, ROWS[:1])),
-    "mask of another shape": (ValueError, (X, ROWS, 1.0, ROWS[:1])),
-    "no dimension": (ValueError, (X[0, 0], ROWS[0])),
-    "no classes": (IndexError, (X[:, :0], ROWS)),
-    **{f"temperature {t}": (ValueError, (X, ROWS, t)) for t in (0.0, -1.0, INF, NAN)},
-    "temperature in words": (TypeError, (X, ROWS, "1")),
-    "integers": (TypeError, (X.long(), ROWS)),
-    "index of floats": (TypeError, (X, ROWS.float())),
-    "index of bytes": (TypeError, (X, ROWS.to(torch.uint8))),
-    "no index": (TypeError, (X, None)),
-    "mask of floats": (TypeError, (X, ROWS, 1.0, ROWS.float())),
-    "mask of bytes": (TypeError, (X, ROWS, 1.0, ROWS.to(torch.uint8))),
-    "mask of numbers": (TypeError, (X, ROWS, 1.0, [1, 0])),
-    "no tensor": (TypeError, ([[0.0]], ROWS)),
-    "index elsewhere": (RuntimeError, (X, ROWS.to("meta"))),
-    "mask elsewhere": (RuntimeError, (X, ROWS, 1.0, ROWS.to("meta"))),
-    "scale in words": (TypeError, (X, ROWS, 1.0, None, {"scale": "1"})),
-    "infinite scale": (ValueError, (X, ROWS, 1.0, None, {"scale": INF})),
-    "no soft cap": (ValueError, (X, ROWS, 1.0, None, {"softcap": 0.0})),
-}
+REFUSED = [
+    *((ValueError, {"temperature": each}) for each in (0.0, -1.0, INF, NAN)),
+    (TypeError, {"temperature": "1"}),
+    (ValueError, {"index": ROWS[:, None, None]}),
+    (ValueError, {"index": ROWS[:1]}),
+    (ValueError, {"row_mask": ROWS[:1]}),
+    *((TypeError, {"row_mask": ROWS.to(dtype)}) for dtype in (torch.float32, torch.uint8)),
+    (TypeError, {"row_mask": [1, 0]}),
+    (TypeError, {"scale": "1"}),
+    (ValueError, {"scale": INF}),
+    (ValueError, {"softcap": 0.0}),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
-    error, args = REFUSED[name]
-    with pytest.raises(error):
-        selective_log_softmax_and_entropy(*args[:4], **dict(*args[4:]))
+@pytest.mark.parametrize("error, wrong", REFUSED, ids=str)
+def test_refused(error, wrong):
+    """Other kinds of tensors are in `test_matrix.py`."""
+    for function in (token_logprobs, selective_log_softmax_and_entropy):
+        with pytest.raises(error):
+            function(**{"logits": X, "index": ROWS, **wrong})
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="an assertion of the device")

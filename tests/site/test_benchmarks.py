@@ -77,7 +77,8 @@ def page_of(made, suite: str) -> str:
 
 
 def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
-    """So a new measurement shows line by line what has changed."""
+    """So a new measurement shows line by line what has changed. Times are in order, and speeds of
+    attention follow from them."""
     runs_of: dict[str, set] = {}
     for path in (ROOT / launches.DATA).iterdir():
         text, rows = path.read_text("utf8"), schema.load(path)["rows"]
@@ -86,17 +87,8 @@ def test_the_committed_data_keep_to_the_schema_and_hold_one_row_a_line():
         for each in rows:
             runs_of.setdefault(each["case"], set()).add(path)
     assert {len(paths) for paths in runs_of.values()} == {1}, "a case is of one run"
-
-
-@pytest.mark.parametrize(
-    "path",
-    sorted({path.name for path in (ROOT / "docs/benchmarks").glob("*.json")} - {"schema.json"}),
-)
-def test_times_of_every_file_are_in_order(path):
-    assert not [*schema.disordered(schema.read_json(ROOT / "docs/benchmarks" / path), path)]
-
-
-def test_speeds_of_attention_follow_from_its_times():
+    for path in (ROOT / "docs/benchmarks").glob("*.json"):
+        assert path.name == "schema.json" or not [*schema.disordered(schema.read_json(path), path)]
     (run,) = schema.read_json(ROOT / attention.FILE)["runs"]
     rows = [row for row in run["rows"] if "tflops" in row]
     assert len(rows) > 200 and all(row["tflops"] == tflops(row) for row in rows)
@@ -105,7 +97,8 @@ def test_speeds_of_attention_follow_from_its_times():
 @pytest.mark.parametrize("field, by", [("us", 0.97), ("us", 1.03), ("bytes", 2)])
 def test_a_number_of_the_data_that_is_edited_is_noticed(field, by):
     """A time of what was timed in turns; of what was not, one that leaves its percentiles."""
-    data = schema.load(ROOT / launches.DATA / "h100-lengths.json")
+    runs = map(schema.load, (ROOT / launches.DATA).glob("*.json"))
+    data = next(run for run in runs if run["rows"][0]["suite"] == "compiles")
     of_turns = next(row for row in data["rows"] if row.get("us_turns"))
     if field == "us":
         of_turns["us"] = {name: us * by for name, us in of_turns["us"].items()}
@@ -119,26 +112,20 @@ def test_a_number_of_the_data_that_is_edited_is_noticed(field, by):
         schema.check(data, "data")
 
 
-def test_rendering_is_stable(tmp_path, made):
-    put(tmp_path, data())
-    assert rendered.measurements(tmp_path) == made
-
-
-def test_without_data_the_pages_say_so(tmp_path):
+def test_what_is_rendered_follows_the_files(tmp_path, made):
     there = rendered.measurements(tmp_path).fragments
     assert there["origin-forward"].text == there["bench-rung-naive"].text == "Not measured yet.\n"
-
-
-def test_what_is_rendered_follows_the_files(tmp_path):
-    put(tmp_path, data(("host_time",), gpu="Old GPU"))
+    put(tmp_path, data())
+    source.forget()
+    assert rendered.measurements(tmp_path) == made
     (tmp_path / "tests/site").mkdir(parents=True)
     (tmp_path / "mkdocs.yml").write_text("nav: []\n")
     (tmp_path / "tests/site/test_corrections.py").write_text("def test_one():\n    pass\n")
-    assert "Old GPU" in rendered.markdown("origin-host_time", tmp_path)
+    for gpu in ("Old GPU", "New GPU, rather"):
+        put(tmp_path, data(("host_time",), gpu=gpu))
+        source.forget()
+        assert gpu in rendered.markdown("origin-host_time", tmp_path)
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
-    put(tmp_path, data(("host_time",), gpu="New GPU, rather"))
-    source.forget()
-    assert "New GPU, rather" in rendered.markdown("origin-host_time", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
         rendered.markdown("nowhere", tmp_path)
 
@@ -196,17 +183,10 @@ def test_a_page_quotes_what_the_data_say(published):
     assert f"{min(factors):.2f}" == f"{grid.worst.factor:.2f}"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "{{ nowhere.ahead }}",
-        "{{ grid.nothing }}",
-        "{{ grid.over_best }}",  # no format
-        "{{ ladder.of[nobody].mean:.2f }}",
-        "[[holds grid.ahead < 0]]",
-        "[[holds 0 < level < 1]]",  # no comparison of two
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    "{{ nowhere.ahead }}", "{{ grid.nothing }}", "{{ grid.over_best }}",  # without a format
+    "{{ ladder.of[nobody].mean:.2f }}", "[[holds grid.ahead < 0]]", "[[holds 0 < level < 1]]",
+])  # fmt: skip
 def test_an_unknown_name_and_a_claim_that_fails_stop_the_build(published, wrong):
     with pytest.raises(QuoteError):
         filled(f"So: {wrong}", published)
@@ -219,6 +199,10 @@ def test_every_row_is_in_the_csv_of_its_page_and_every_case_in_its_table(made):
         table = list(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/{suite}.csv"])))
         assert len(table) == len(rows)
         assert {line["gpu"] for line in table} == {"Made-up GPU"}
+        twice, once = (table[0].get(f"gb_per_s{how}") for how in ("", "_counting_m_n"))
+        assert suite != "article" or float(twice) == pytest.approx(2 * float(once), rel=1e-3)
+        if (in_a_loop := suite in ("few_rows", "loss_head")) or suite == "log_softmax":
+            assert (">in a loop: ours<" in page_of(made, suite)) == in_a_loop
         if suite not in ("accuracy", "article", "compiles", "random"):
             assert not {anchor(r) for r in rows} - set(
                 re.findall(r'id="([^"]+)"', page_of(made, suite))
@@ -244,32 +228,28 @@ def beside_torch(shape, times: float, noise: float) -> list[dict]:
     return rows
 
 
-@pytest.mark.parametrize(
-    ("times", "noise", "state", "cell", "verdict"),
-    [
-        (1.03, 0.001, "ahead", ">1.03<", "▲ 1.03"),
-        (1.015, 0.001, "level", ">=<", "= 1.01"),
-        (1.03, 0.06, "level", ">=<", "= 1.03"),
-        (1.0007, 0.0, "level", ">=<", "= 1.001"),
-        (0.97, 0.06, "level", ">=<", "= 0.97"),
-        (0.985, 0.001, "level", ">=<", "= 0.98"),
-        (0.97, 0.001, "behind", ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
-    ],
-)
-def test_who_is_ahead_follows_from_paired_turns(times, noise, state, cell, verdict):
-    """In sentences, in the heat map and in the table, by sign and not by colour alone."""
+@pytest.mark.parametrize(("times", "noise", "cell", "verdict"), [
+    (1.03, 0.001, ">1.03<", "▲ 1.03"),
+    (1.015, 0.001, ">=<", "= 1.01"),
+    (1.03, 0.06, ">=<", "= 1.03"),
+    (1.0007, 0.0, ">=<", "= 1.001"),
+    (0.97, 0.06, ">=<", "= 0.97"),
+    (0.985, 0.001, ">=<", "= 0.98"),
+    (0.97, 0.001, ">▼\N{THIN SPACE}0.97<", "▼ 0.97"),
+])  # fmt: skip
+def test_who_is_ahead_follows_from_paired_turns(times, noise, cell, verdict):
+    """In sentences, in the heat map and in the table, by sign and not by colour alone; the worst
+    case is none that noise explains."""
     stand = of_rows(rows := beside_torch((131072, 1024), times, noise))
+    state = {"▲": "ahead", "=": "level", "▼": "behind"}[verdict[0]]
     assert getattr(stand, state) == stand.cases == 1
     assert filled("{{ a.worst.factor }}", {"a": stand}, bare=True) in verdict
     assert anchor(rows[0]) in stand.worst.link
     assert cell in heat_map("", rows, length)
     assert verdict in full_table(rows, share_of, SHAPE)
-
-
-def test_the_worst_case_is_one_that_is_behind():
-    """A longer time that noise explains is none that a sentence may quote."""
-    stand = of_rows([*beside_torch((131072, 1024), 0.97, 0.001), *beside_torch((9, 8), 0.9, 0.2)])
-    assert f"{stand.worst.factor}" == "0.97" and stand.longer == [1 / 0.97] and stand.level == 1
+    if state == "behind":
+        stand = of_rows([*rows, *beside_torch((9, 8), 0.9, 0.2)])
+        assert f"{stand.worst.factor}" == "0.97" and stand.longer == [1 / 0.97]
 
 
 def test_what_alternates_from_launch_to_launch_is_no_difference():
@@ -342,11 +322,6 @@ def test_the_range_of_a_kernel_is_of_all_shapes_that_got_it():
     text = rendered.load(ROOT).fragments["map-geometries"].text
     row_of = text[text.index('id="map-split_strided"') :]
     assert f"({min(shares):.2f}–{max(shares):.2f}, {len(shares)} shapes)" in row_of
-
-
-def test_few_rows_and_losses_say_what_a_call_takes_in_a_loop(made):
-    for suite, said in (("few_rows", True), ("loss_head", True), ("log_softmax", False)):
-        assert (">in a loop: ours<" in page_of(made, suite)) == said
 
 
 def test_a_row_without_a_result_links_to_its_reason(made):
@@ -437,22 +412,10 @@ def test_blocks_of_bytes_follow_the_count(made):
     text = made.fragments["moved-three_loops"].text
     now = text[text.index('class="now"') :]
     assert now.count('class="read"') == 3 and now.count('class="write"') == 1
-    assert "single block" in text and "3 read + 1 written = </span>4 MN" in text
+    assert "single block" in text and "3 reads + 1 write = </span>4 trips" in text
 
 
 # Plots
-
-
-def test_a_plot_starts_with_few_series_and_waits_with_the_others(made):
-    page = made.fragments["forward-forward-float32"].text
-    plot = page[page.index('<div class="plot') :]
-    plot = plot[: plot.index("</svg><div")]
-    pressed = re.findall(r'aria-pressed="(true|false)" data-series="([\w.]+)"', plot)
-    assert [name for on, name in pressed if on == "true"] == [CHOOSER, "best", "torch"]
-    waiting = [name for on, name in pressed if on == "false"]
-    assert "torch.compile" in waiting
-    for name in waiting:
-        assert f'<g data-series="{name}" class="off">' in plot
 
 
 def test_plots_have_words_short_tips_and_bold_odd_lengths(made):
@@ -480,33 +443,20 @@ def test_a_wrong_answer_wins_nothing():
     assert best_peer(group) == "liger"
 
 
-def test_bytes_are_counted_in_both_ways(made):
-    first = next(csv.DictReader(io.StringIO(made.assets[f"{ASSETS}/article.csv"])))
-    assert float(first["gb_per_s"]) == pytest.approx(
-        2 * float(first["gb_per_s_counting_m_n"]), rel=1e-3
-    )
-
-
-@pytest.mark.parametrize(
-    ("spoil", "named"),
-    [
-        (lambda d: d["rows"][0].pop("bytes"), "rows[0]"),
-        (lambda d: d["rows"][0].update(dtype="int8"), "rows[0].dtype"),
-        (lambda d: d["rows"][1].update(status="failed", reason=None), "rows[1].reason"),
-        (lambda d: d["rows"][1].update(us=None, max_rel_error=None), "rows[1].us"),
-        (lambda d: d["rows"].append(d["rows"][0]), "provider"),
-        (lambda d: d["environment"].update(driver=3), "environment.driver"),
-        (lambda d: d.update(format="other"), "format"),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "named"), [
+    (lambda d: d["rows"][0].pop("bytes"), "rows[0]"),
+    (lambda d: d["rows"][0].update(dtype="int8"), "rows[0].dtype"),
+    (lambda d: d["rows"][1].update(status="failed", reason=None), "rows[1].reason"),
+    (lambda d: d["rows"][1].update(us=None, max_rel_error=None), "rows[1].us"),
+    (lambda d: d["rows"].append(d["rows"][0]), "provider"),
+    (lambda d: d["environment"].update(driver=3), "environment.driver"),
+    (lambda d: d.update(format="other"), "format"),
+])  # fmt: skip
 def test_data_that_break_the_schema_are_refused_naming_file_and_field(
     spoil, named, tmp_path, capsys
 ):
-    made = data(("host_time",))
+    spoil(made := data(("host_time",)))
     path = str(put(tmp_path, made))
-    assert main(["compare", path, path]) == 0
-    spoil(made)
-    put(tmp_path, made)
     assert main(["compare", path, path]) == 2
     said = capsys.readouterr().err
     assert "measurements.json" in said and named in said
@@ -550,7 +500,7 @@ def test_missed_targets_keep_number_and_reason(tmp_path):
     assert "✗\N{NO-BREAK SPACE}4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}6" in text
 
 
-def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
+def test_a_reason_quotes_counters_of_all_its_cases_or_says_that_there_are_none(tmp_path):
     """Of two cases one has a profile, then both."""
     cases = [Case("forward", shape) for shape in ((131072, 1024), (65536, 2048))]
     run = {"environment": environment()}
@@ -566,8 +516,7 @@ def test_a_reason_quotes_counters_of_all_its_cases_or_stops_the_build(tmp_path):
         profiles = profiled.Profiles(tmp_path, rows)
         return bookkeeping.missed_fragment(data() | {"rows": rows}, reasons, profiles).text
 
-    with pytest.raises(QuoteError, match=r"no profile of forward/softmax/.*65536x2048"):
-        told()
+    assert re.sub("<[^>]+>", "", told()).count("(not measured) to (not measured) %.") == 1
     cells[rows[2]["case"]] = {CHOOSER: [launch | {"xu": 75, "stalls": {}}]}
     assert 'Busy for <data value="50">50</data> to <data value="75">75</data> %.' in told()
 
@@ -597,21 +546,16 @@ def test_what_a_notice_says_of_age_and_of_changed_launches():
     assert title == "Measured long ago" and "91 days" in text
 
 
-def test_the_notice_is_a_warning_above_the_text(monkeypatch):
+def test_the_notice_is_a_warning_above_the_text(made, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
     text = "Before.\n\n" + warnings(measured(1)) + "After."
     html = markdown.markdown(text, extensions=["admonition"])
     assert '<div class="admonition warning" data-search-exclude>' in html
     assert "Of the 7 timings of ours shown here, 1 is of code that has changed since" in html
     assert warnings(measured()) == ""
-
-
-def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed(made, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
-    text, fresh, brief = made.fragments["reaches-two_loops"]
+    text, fresh, brief = made.fragments["reaches-two_loops"]  # beside a title, in a word
     assert brief and briefly(text, fresh) == text
-    stale = fresh._replace(changed=1)
-    assert ", before the last change</span>" in briefly(text, stale)
+    assert ", before the last change</span>" in briefly(text, fresh._replace(changed=1))
 
 
 def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
@@ -634,32 +578,30 @@ def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path
 # Two runs side by side
 
 
-def test_compare_fails_past_the_slowdown(tmp_path, capsys):
-    before, after = data(("batch",)), data(("batch",))
-    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    for path, made in zip(paths, (before, after)):
-        Path(path).write_text(schema.dump(made))
-    assert main(["compare", *paths]) == 0
-    slow = next(r for r in after["rows"] if r["provider"] == CHOOSER)
-    slow["us"] = {part: us * 1.06 for part, us in slow["us"].items()}
-    slow["us_turns"] = [us * 1.06 for us in slow["us_turns"]]
-    Path(paths[1]).write_text(schema.dump(after))
-    assert main(["compare", *paths]) == 1
-    assert "1.060  SLOWER" in capsys.readouterr().out
-    assert main(["compare", *paths, "--max-slowdown", "1.1"]) == 0
-
-
-def test_what_compare_takes_for_slower():
+def test_what_compare_takes_for_slower(tmp_path, capsys):
     """A lost answer; twice the time, unless the copy takes it too; and nothing in common."""
-    before, lost, slower = data(("batch",)), data(("batch",)), data(("batch",))
-    row = next(r for r in lost["rows"] if r["provider"] == CHOOSER)
-    row.update(status="wrong", reason="far off")
-    assert not compare(before["rows"], lost["rows"], 1.5)[1]
-    for r in slower["rows"]:
-        r["us"]["p50"] *= 2
-    assert not compare(before["rows"], slower["rows"], 1.05)[1]
-    assert compare(before["rows"], slower["rows"], 1.05, per_copy=True)[1]
-    assert not compare(before["rows"], data(("host_time",))["rows"], 1.05)[1]
+    before, lost, slower, twice = (data(("batch",)) for _ in range(4))
+
+    def compared(after: dict, *options: str) -> int:
+        paths = [tmp_path / "before.json", tmp_path / "after.json"]
+        for path, made in zip(paths, (before, after)):
+            path.write_text(schema.dump(made))
+        return main(["compare", *map(str, paths), *options])
+
+    assert compared(before) == 0
+    (row, lost_row) = (
+        next(r for r in made["rows"] if r["provider"] == CHOOSER) for made in (slower, lost)
+    )
+    take([row], row["us"]["p50"] * 1.06)
+    assert compared(slower) == 1 and "1.060  SLOWER" in capsys.readouterr().out
+    assert compared(slower, "--max-slowdown", "1.1") == 0
+    lost_row.update(status="wrong", reason="far off")
+    for each in twice["rows"]:
+        each["us"]["p50"] *= 2
+    rows = before["rows"]
+    assert not compare(rows, lost["rows"], 1.5)[1] and not compare(rows, twice["rows"], 1.05)[1]
+    assert compare(rows, twice["rows"], 1.05, per_copy=True)[1]
+    assert not compare(rows, data(("host_time",))["rows"], 1.05)[1]
 
 
 # The report of the GPU tests
@@ -709,38 +651,7 @@ def test_a_count_of_gpu_cases_names_its_commit():
     assert counting and all("{{ gpu_tests[commit] }}" in text for text in counting)
 
 
-def test_the_committed_report_keeps_to_its_schema():
-    assert schema.load(ROOT / bookkeeping.TESTS, "gpu-tests")["counts"]
-
-
 # --- attention ------------------------------------------------------------------------------------
-
-
-def attention_row(provider, direction, dims, length, causal, us):
-    """A made-up row of `softmax_bench.attention`."""
-    flop = 4 * 16384 * length * 2048 / (2 if causal else 1)
-    case = {"provider": provider, "direction": direction, "dims": dims, "length": length}
-    times = {"p20": us, "p50": us, "p80": us, "tflops": flop / us / 1e6}
-    return {**case, "causal": causal, **times, "worst_error": us}
-
-
-def attention_data():
-    rows = [
-        attention_row(provider, direction, dims, length, causal, us * length)
-        for provider, us in (("fa2", 40.0), ("cudnn", 25.0), ("attention", 20.0), ("flex", 39.5))
-        for direction in ("forward", "backward")
-        for dims in (64, 128)
-        for length in (1024, 16384)
-        for causal in (False, True)
-    ]
-    rows.append({**rows[0], "provider": "in_memory"})
-    rows.append({**rows[0], "length": 2048, "error": "why"})
-    del rows[-1]["p50"]
-    for provider, us in (("attention", 100.0), ("copy", 180.0)):
-        row = attention_row(provider, "decoding", 128, 65536, False, us)
-        rows.append({**row, "bytes": 10**6 * (2 if provider == "copy" else 1)})
-    run = {"gpu": "Made-up GPU", "torch": "2.11.0", "triton": "3.6.0", "date": "2026-11-24"}
-    return {"runs": [{"rows": []}, {**run, "commit": "0123456789abcdef", "rows": rows}]}
 
 
 def test_a_rung_that_takes_longer_than_the_one_before_is_counted():
@@ -760,20 +671,26 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     without = attention.fragments(tmp_path)
     assert {each.text for each in without.values()} == {"Not measured yet.\n"}
     assert not any(each["of"] for each in attention.quoted(tmp_path)["overtaken"].values())
+    made = json.loads((ROOT / attention.FILE).read_text("utf8"))
+    speeds = {"fa2": 40.0, "cudnn": 25.0, "attention": 20.0, "copy": 36.0}
+    for each in made["runs"][0]["rows"]:
+        us = speeds.get(each["provider"], 39.5)
+        each |= dict.fromkeys(("p20", "p50", "p80"), us * each["length"]) | {"worst_error": us}
+        each |= {"tflops": 1e5 / us} if "tflops" in each else {}
     path = tmp_path / attention.FILE
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(attention_data()))
+    path.write_text(json.dumps(made))
     found = attention.fragments(tmp_path)
     assert found.keys() == without.keys() and all(each.measured for each in found.values())
-    assert found["attention-forward"].text.count('class="plot lines') == 1
-    assert found["attention-backward"].text.count('class="plot lines') == 4
+    for way in ("forward", "backward"):
+        assert found[f"attention-{way}"].text.count('class="plot lines') == 4
     assert "in turn" in found["attention-forward"].text
     assert "in turn" not in found["attention-backward"].text
     few = found["attention-rungs-backward"].text
     assert "16,384 keys" in few and "1,024 keys" not in few
     assert few.count("▲") - 1 == 4 * 2 and "FlexAttention" in few  # one is in the caption
     beside = attention.quoted(tmp_path)
-    assert beside["backward"]["fa2"] == pytest.approx([2.0] * 8)
+    assert beside["backward"]["fa2"] == pytest.approx([2.0] * 20)
     assert beside["error"]["fa2"].high == pytest.approx(0.5)
     assert beside["decoding"]["copy"].mean == pytest.approx(0.9)
     assert attention.in_turn(64) < attention.in_turn(128) < attention.PEAK / 1e12

@@ -20,6 +20,11 @@ SAME = sum(SAME.values(), [])
 """In which cells a mutant is as good, and what its name looks like."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def library():
+    session.provide(cells.library(ROOT))
+
+
 class TooLong(BaseException):
     """A mutant that does not end."""
 
@@ -58,11 +63,11 @@ def accepted(cell, text, seconds):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_mutant_that_changes_a_result_is_refused(name):
-    session.provide(cells.library(ROOT))
     cell = cells.read(ROOT, name)
     reasons = [mutant for which, mutant in SAME if re.fullmatch(which, name)]
     begun = time.process_time()
     assert cell.run()["verdict"]["right"]
+    assert access.NAN != access.NAN  # again what an unread lane holds
     long = 10 * (time.process_time() - begun)
     passed = [mutant for mutant, text in mutants(cell.texts()[0]) if accepted(cell, text, long)]
     unexplained = [each for each in passed if not any(re.search(why, each) for why in reasons)]
@@ -71,57 +76,10 @@ def test_a_mutant_that_changes_a_result_is_refused(name):
     assert all(any(re.search(why, each) for each in passed) for why in own), "an unneeded reason"
 
 
-WRONG = [
-    (
-        "two-loops",
-        'm = tl.full((BLOCK_ROWS,), float("-inf")',
-        "m = tl.full((BLOCK_ROWS,), 0.0",
-        "Right here, but with negative numbers far apart it is wrong. y[0, 0] is NaN",
-    ),
-    (
-        "attention",
-        "scores = tl.where((keys < n_keys)",
-        "scores = tl.where((keys <= n_keys)",
-        "Right here, but with three queries and five keys it is wrong. o[0] is",
-    ),
-    (
-        "primer",
-        ', other=float("-inf")',
-        "",
-        "with negative numbers it is wrong. out[0] is ∞ and should be -1",
-    ),
-]
-
-
-@pytest.mark.parametrize("name, old, new, says", WRONG)
-def test_a_verdict_says_on_which_input_a_kernel_is_wrong(name, old, new, says):
-    session.provide(cells.library(ROOT))
-    cell = cells.read(ROOT, name)
-    kernel, call = cell.texts()
-    assert kernel.count(old) == 1
-    answer = session.run_cell(cell.request([kernel.replace(old, new), call]))
-    assert answer["verdict"] == {"right": False, "step": None}
-    assert says in answer["html"]
-
-
-def test_a_kernel_after_a_cell_finds_nan_where_nothing_was_read():
-    session.provide(cells.library(ROOT))
-    cell = cells.read(ROOT, "primer")
-    assert cell.run()["verdict"]["right"]
-    assert access.NAN != access.NAN
-
-
 def test_an_input_that_the_reader_has_changed_is_not_run_again():
-    session.provide(cells.library(ROOT))
     cell = cells.read(ROOT, "two-loops")
     kernel, call = cell.texts()
-    kernel = kernel.replace(
-        'm = tl.full((BLOCK_ROWS,), float("-inf")', "m = tl.full((BLOCK_ROWS,), 0.0"
-    )
-    for old, new, right in (
-        ("3.0", "3.0", False),
-        ("LOG=False", "LOG=1", False),
-        ("5.0", "4.0", True),
-    ):
+    kernel = kernel.replace('ROWS,), float("-inf")', "ROWS,), 0.0")
+    for old, new, right in (("3.0", "3.0", 0), ("LOG=False", "LOG=1", 0), ("5.0", "4.0", 1)):
         answer = session.run_cell(cell.request([kernel, call.replace(old, new)]))
-        assert answer["verdict"]["right"] is right, new
+        assert answer["verdict"]["right"] == right, new

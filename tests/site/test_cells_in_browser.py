@@ -1,12 +1,16 @@
-"""How a cell looks and behaves in Chromium, beside what `test_cells.py` does with it: what it says
-while it runs, how long it may, and whether everything of it can be seen on a phone."""
+"""What a reader does with cells in Chromium, at a desk and on a phone: runs, steps through, edits,
+breaks, stops and mends them."""
 
+import json
 import re
 
 import pytest
 
-from browser import CELL, HEIGHT, LONG, PAGES, Tab, finished
+from browser import CELL, HEIGHT, LONG, PAGES, PHONE, Tab, finished, ran
 from site_build import ROOT
+from softmax_playground import cells
+from softmax_playground.small_triton import session
+from tests.site.test_cells import NAMES, VERDICTS
 
 pytestmark = pytest.mark.browser
 
@@ -16,6 +20,7 @@ HAS_A_CELL = re.compile(r"^ *\[\[run [\w/-]+(?: \w+)?\]\]$", re.M)
 WITH_CELLS = [
     page for page in PAGES if HAS_A_CELL.search((ROOT / f"docs/{page}.md").read_text("utf8"))
 ]
+ENDLESS = "while True:\n    pass"
 
 
 @pytest.fixture
@@ -28,14 +33,184 @@ def phone(context_of, address):
     tab.close()
 
 
-def opened(tab, page: str):
+def opened(tab, page: str, folds: bool = True):
     """A page's first cell, with its folds open and its scripts there."""
     view = tab.open(page).view
-    view.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    if folds:
+        view.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
     cell = view.locator(CELL).first
     cell.scroll_into_view_if_needed()
     cell.locator(".run-go").wait_for(state="attached")
     return cell
+
+
+def names(cell):
+    """The names of the program that runs, each with its lanes."""
+    return cell.evaluate("""cell => Object.fromEntries([...cell.querySelectorAll("[data-name]")]
+        .map((each) => [each.dataset.name,
+            [...each.querySelectorAll(".lane")].map((lane) => lane.textContent)]))""")
+
+
+def test_a_click_breaks_the_kernel_of_the_front_page_and_mends_it(tab):
+    cell = opened(tab, "index")
+    area, why_shown = cell.locator("textarea"), cell.locator(".run-comes")
+    numbers = cell.locator(".run-result td")
+    whole, shown = area.input_value(), numbers.all_text_contents()
+    for label, old, new, why in cells.read(ROOT, "home").tries:
+        ran(cell, press=label)
+        assert area.input_value() == whole.replace(old, new) and why_shown.inner_text() == why
+        assert cell.locator(".editor-mark.right").count() == 1
+        ran(cell, press="Run")  # what stands there; and what is edited is no longer what was tried
+        assert area.input_value() != whole and why_shown.inner_text() == why
+        area.fill(area.input_value() + "# mine\n")
+        assert not why_shown.inner_text()
+        ran(cell, press=f"Undo: {label}")
+        assert area.input_value() == whole
+        ran(cell, press=label)
+        ran(cell, press="Reset")
+        assert area.input_value() == whole and not why_shown.inner_text()
+        assert numbers.all_text_contents() == shown
+
+
+def test_a_cell_by_mouse_and_keyboard(tab):
+    cell = opened(tab, "kernels/two-loops", folds=False)
+    view, result = tab.view, cell.locator(".run-result")
+    kernel, call = (cell.locator("textarea").nth(at) for at in (0, 1))
+    static = result.locator("td").all_text_contents()
+
+    def loaded():
+        return [url for url in tab.requests if "micropython" in url or "runtime.json" in url]
+
+    def press(key, times=1):
+        for _ in range(times):
+            view.keyboard.press(key)
+
+    assert not loaded(), "a page that is only read loads no Python"
+    assert not kernel.is_visible()
+    ran(cell, press="Run")
+    assert len(loaded()) == 3 and result.locator("td").all_text_contents() == static
+
+    # Step through the kernel: every name of it, and what is read.
+    slider = cell.get_by_label("Step", exact=True)
+    slider.focus()
+    press("Home")
+    assert cell.locator("td.touched").count() == 0 and not names(cell)
+    press("ArrowRight", 12)
+    assert cell.locator("td.now").all_inner_texts() == ["1", "2", "1", "3"]
+    says = cell.locator(".run-says").inner_text()
+    assert says == "Step 12 of 42: program 0, line 26 reads 4 elements of x and sets x."
+    assert cell.locator('[data-count="load"]').inner_text() == "16"
+    assert cell.locator(".editor-mark.now").count() == cell.locator(".run-name.set").count() == 1
+    assert "x = tl.load(" in cell.locator(".run-line").inner_text()
+    assert names(cell)["x"] == ["1", "2", "1", "3"] and names(cell)["m"] == ["−∞", "−∞"]
+    press("ArrowRight", 3)
+    frames = cell.locator(".run-frame-name").all_inner_texts()
+    assert frames == ["softmax_forward_two_loops_kernel", "merge"]
+    assert names(cell)["m2"] == ["2", "3"]
+    press("ArrowLeft")
+    assert "m2" not in names(cell) and "d_tile" in names(cell)
+
+    # The second turn of the loop: a lane of each row lies behind its end.
+    cell.get_by_label("Turn of a loop").select_option("Line 23: start = 2")
+    assert names(cell)["start"] == ["2"] and names(cell)["m"] == ["2", "3"]
+    for _ in range(3):
+        cell.get_by_role("button", name="One step on").click()
+    assert names(cell)["x"] == ["3", "−∞", "5", "−∞"]
+    assert cell.locator("[data-name=x] .lane.masked").all_inner_texts() == ["−∞", "−∞"]
+
+    # A step has opened the fold of the kernel; a line that fails opens it again. A longer tile.
+    assert kernel.is_visible()
+    whole, text = kernel.input_value(), call.input_value()
+    kernel.fill(whole.replace("tl.max(", "tl.most("))
+    cell.locator(".run-fold summary").click()
+    ran(cell, press="Run")
+    assert kernel.is_visible() and cell.locator(".editor-mark.failed").count() == 1
+    kernel.fill(whole)
+    ran(cell, text.replace("BLOCK_COLS=2", "BLOCK_COLS=4"))
+    assert int(slider.get_attribute("max")) == 25
+    verdict = "✓ Right: y is softmax(x). It reads x twice: 72 bytes, where 48 would do."
+    assert cell.locator(".run-verdict").inner_text() == verdict
+    ran(cell, whole.replace("rows[:, None] * x_row_stride", "rows[:, None] * 0"), editor=0)
+    assert cell.locator("td.off").count() == 3 and "y, as it should be" in result.inner_text()
+
+    # Tab indents, Escape lets go of it.
+    call.focus()
+    press("Control+End")
+    press("Tab")
+    assert call.input_value().endswith(")   ")
+    press("Escape")
+    press("Tab")
+    assert view.evaluate("document.activeElement.closest('.run-names')")
+
+
+def test_an_editor_keeps_what_is_written_and_a_link_carries_it(tab, open_tab):
+    """Indentation; over a reload; back to the original and undone again; in another browser, where
+    nothing runs unasked."""
+    cell = opened(tab, "kernels/two-loops")
+    view, call = tab.view, cell.locator("textarea").nth(1)
+    original = call.input_value()
+    call.focus()
+    view.keyboard.press("Control+End")
+    for key in ("Enter", "f", "o", "r", " ", "i", ":", "Enter", "Tab", "Backspace", "x"):
+        view.keyboard.press(key)
+    mine = f"{original}\nfor i:\n    x"
+    assert call.input_value() == mine
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.get_by_text("Your code from before, not run yet").wait_for()
+    assert call.input_value() == mine
+
+    cell.get_by_role("button", name="Link").click()
+    cell.get_by_text("carries this code").wait_for()
+    other = open_tab(kind="a reader who follows a link")
+    other.view.goto(view.url)
+    theirs = other.view.locator(CELL).first
+    theirs.get_by_text("From a link, not run yet").wait_for()
+    assert theirs.locator("textarea").nth(1).input_value() == mine
+    assert theirs.get_attribute("data-took") is None
+    other.close()
+
+    ran(cell, press="Reset")
+    assert call.input_value() == original
+    call.focus()
+    view.keyboard.press("Control+z")
+    assert call.input_value() == mine
+    ran(cell, press="Reset")
+    view.goto(view.url.split("#")[0])
+    view.reload()
+    cell.scroll_into_view_if_needed()
+    cell.locator(".run-go").wait_for()
+    view.wait_for_timeout(200)
+    assert call.input_value() == original and not cell.locator(".run-status").inner_text()
+
+
+CALLS = [
+    "tl.gather",
+    "tl.sotfmax",
+    "tl.logsumexp",
+    "print(tl.sort(tl.arange(0, 4), descending=True), tl.arange(0, 4).sum(axis=0))",
+    "print(tl.cumsum(tl.arange(0, 8)), tl.topk(tl.arange(0, 8), 2), tl.full((2,), 1, tl.float32))",
+    "x = tl.reshape(tl.arange(0, 8).to(tl.float32), (4, 2))\n"
+    "print(tl.dot(x.trans(), x), tl.sigmoid(x))",
+]
+
+
+def test_every_cell_in_the_page_computes_what_the_page_shows(tab):
+    """In MicroPython, what the build has computed in CPython: the same HTML and the same trace."""
+    view = tab.open("practice/mistakes").view
+    session.provide(cells.library(ROOT))
+    requests = [{"texts": [text]} for text in CALLS]
+    for name in NAMES:
+        each = cells.read(ROOT, name)
+        kinds = ("wrong", "right") if each.is_mistake else ("wrong",)
+        requests += [each.request(each.texts(kind)) for kind in kinds]
+    for name, old, new, _ in VERDICTS:
+        each = cells.read(ROOT, name)
+        requests.append(each.request([text.replace(old, new) for text in each.texts()]))
+    run = "async request => (await import('/assets/run/runner.js')).run(request)"
+    for request in requests:
+        wanted = json.loads(json.dumps(session.run_cell(request)))
+        assert view.evaluate(run, request) == wanted, request["texts"]
 
 
 HURRY = """() => {
@@ -48,35 +223,30 @@ HURRY = """() => {
 def test_a_run_shows_nothing_that_an_earlier_one_has_said_and_ends_after_ten_seconds(tab):
     cell = opened(tab, "kernels/two-loops")
     view, call = tab.view, cell.locator("textarea").nth(1)
-    view.evaluate(HURRY)
-    assert not cell.locator(SAID).count()  # it is the reader's to see
-    cell.get_by_role("button", name="Run", exact=True).click()
-    finished(view, cell)
-    assert "✓ Right" in cell.locator(SAID).inner_text()
-    original = call.input_value()
-    call.fill("while True:\n    pass")
-    status = cell.locator(".run-status")
+    status, said, original = cell.locator(".run-status"), cell.locator(SAID), call.input_value()
     before = "getComputedStyle(document.querySelector('.run-verdict'), '::before').content"
+    assert not said.count()  # it is the reader's to see
+    ran(cell, press="Run")
+    assert "✓ Right" in said.inner_text()
+    view.evaluate(HURRY)
+    call.fill(ENDLESS)
     assert view.evaluate(before) == '"Before your edit: "'
     assert status.inner_text() == "Edited, not run yet"
     call.press("Control+Enter")
-    assert status.inner_text() == "Running …" and not cell.locator(SAID).count()
-    finished(view, cell)
+    assert status.inner_text() == "Running …" and not said.count()
+    finished(cell)
     words = "Stopped after 10 seconds. Is there a loop that does not end, or more data than fits?"
-    assert cell.locator(SAID).inner_text() == words
+    assert said.inner_text() == words
     view.evaluate("window.setTimeout = usual")
-    call.fill(original)
-    call.press("Control+Enter")
-    finished(view, cell)
-    assert cell.locator(SAID).inner_text().startswith("✓ Right")
-    assert view.evaluate(before) == "none"
+    ran(cell, original)
+    assert said.inner_text().startswith("✓ Right") and view.evaluate(before) == "none"
 
 
 def test_a_run_ends_that_of_another_cell(tab):
     """Both share one Python, which would keep the second waiting until it is stopped as well."""
     cell = opened(tab, "practice/mistakes")
     view, other = tab.view, tab.view.locator(CELL).nth(1)
-    for each, text in ((cell, "while True:\n    pass"), (other, "show([1.0])")):
+    for each, text in ((cell, ENDLESS), (other, "show([1.0])")):
         each.evaluate("fold => { fold.open = true; }")  # which closes all others
         view.wait_for_timeout(100)
         each.locator("textarea").fill(text)
@@ -88,16 +258,43 @@ def test_a_run_ends_that_of_another_cell(tab):
 
 def test_a_click_while_a_run_goes_on_ends_it_and_runs(tab):
     cell = opened(tab, "index")
-    view, code = tab.view, cell.locator("textarea")
+    code = cell.locator("textarea")
     right = code.input_value()
     for then, said in (("Run", "Right"), ("Skip the maximum", "y[1, 0] is NaN")):
-        code.fill("while True:\n    pass")
+        code.fill(ENDLESS)
         code.press("Control+Enter")
         code.fill(right)
         cell.get_by_role("button", name=then, exact=True).click()
         done = "document.querySelector('.run-status').textContent.startsWith('Done')"
-        view.wait_for_function(done)
+        tab.view.wait_for_function(done)
         assert said in cell.locator(SAID).inner_text()
+
+
+SEEN = """() => {
+    const status = document.querySelector(".run-status");
+    window.seen = [];
+    new MutationObserver(() => seen.push(status.textContent)).observe(status, { childList: true });
+}"""
+
+
+def test_a_long_run_says_before_how_long_it_takes_and_can_be_stopped(tab):
+    cell = opened(tab, "index")
+    view = tab.view
+    view.evaluate(SEEN)
+    ran(cell, press="Run")
+    assert not re.search("it takes", str(view.evaluate("seen")))
+    rows = round(4 * 15_000 / ran(cell, LONG.replace("ROWS", "4")))  # for some seconds
+    took = ran(cell, LONG.replace("ROWS", str(rows))) / 1000
+    *_, told = re.findall(r"Running: it takes (\d+) s in", str(view.evaluate("seen")))
+    assert took / 6 < int(told) < took * 6, (told, took)
+    assert "Right" not in cell.locator(SAID).inner_text()
+    view.evaluate("seen.length = 0")
+    cell.locator("textarea").fill(LONG.replace("ROWS", str(2 * rows)))
+    cell.locator("textarea").press("Control+Enter")
+    view.wait_for_function("seen.some((text) => /it takes \\d+ s/.test(text))")
+    cell.get_by_role("button", name="Stop").click()
+    finished(cell)
+    assert cell.locator(SAID).inner_text() == "Stopped."
 
 
 FITS = """() => [...document.querySelectorAll(".editor")].flatMap((box) => {
@@ -140,10 +337,10 @@ def test_all_code_is_seen_on_a_phone_with_the_numbers_of_its_lines(phone, page):
 
 def test_where_a_wrong_number_is_written_comes_onto_the_screen(phone):
     cell = opened(phone, "kernels/naive")
-    view, code = phone.view, cell.locator("textarea")
+    code = cell.locator("textarea")
     code.fill(code.input_value().replace("e / tl.load", "e * tl.load"))
     cell.get_by_role("button", name="Run", exact=True).tap()
-    finished(view, cell)
+    finished(cell)
     cell.get_by_role("button", name="Show where").tap()
     box = cell.locator(".run-says").bounding_box()
     assert 0 < box["y"] and box["y"] + box["height"] <= HEIGHT
@@ -152,47 +349,28 @@ def test_where_a_wrong_number_is_written_comes_onto_the_screen(phone):
 
 def test_marks_follow_lines_that_go_on_in_a_second_row(phone):
     cell = opened(phone, "kernels/naive")
-    view, code = phone.view, cell.locator("textarea")
     long = "show([" + "1.0, " * 30 + "])"
-    code.fill(f"a = 1\n{long}\n\nb = a / 0")
+    cell.locator("textarea").fill(f"a = 1\n{long}\n\nb = a / 0")
     assert cell.locator(".editor-numbers").inner_text().split() == ["1", "2", "3", "4"]
-    cell.get_by_role("button", name="Run", exact=True).click()
-    finished(view, cell)
+    ran(cell, press="Run")
     place = """cell => ["code > :nth-child(4)", ".editor-mark.failed"].map((each) => {
         const { top, bottom } = cell.querySelector(`.editor ${each}`).getBoundingClientRect();
         return [Math.round(top), Math.round(bottom)]; })"""
     line, mark = cell.evaluate(place)
     assert line == pytest.approx(mark, abs=1)
-    assert view.evaluate(FITS) == []
+    assert phone.view.evaluate(FITS) == []
 
 
-SEEN = """() => {
-    const status = document.querySelector(".run-status");
-    window.seen = [];
-    new MutationObserver(() => seen.push(status.textContent)).observe(status, { childList: true });
-}"""
-
-
-def test_a_long_run_says_before_how_long_it_takes_and_can_be_stopped(tab):
-    cell = opened(tab, "index")
-    view, code = tab.view, cell.locator("textarea")
-    view.evaluate(SEEN)
-    cell.get_by_role("button", name="Run", exact=True).click()
-    finished(view, cell)
-    assert not re.search("it takes", str(view.evaluate("seen")))
-    code.fill(LONG.replace("ROWS", "4"))
-    code.press("Control+Enter")
-    rows = round(4 * 15_000 / finished(view, cell))  # for some seconds
-    code.fill(LONG.replace("ROWS", str(rows)))
-    code.press("Control+Enter")
-    took = finished(view, cell) / 1000
-    *_, told = re.findall(r"Running: it takes (\d+) s in", str(view.evaluate("seen")))
-    assert took / 6 < int(told) < took * 6, (told, took)
-    assert "Right" not in cell.locator(SAID).inner_text()
-    view.evaluate("seen.length = 0")
-    code.fill(LONG.replace("ROWS", str(2 * rows)))
-    code.press("Control+Enter")
-    view.wait_for_function("seen.some((text) => /it takes \\d+ s/.test(text))")
-    cell.get_by_role("button", name="Stop").click()
-    finished(view, cell)
-    assert cell.locator(SAID).inner_text() == "Stopped."
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_open_cell_on_a_phone_passes_axe(tab, scheme):
+    api = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python")
+    cell = opened(tab, "kernels/strided", folds=False)
+    tab.resize(PHONE)
+    tab.show(scheme)
+    ran(cell, press="Run")
+    cell.get_by_label("Program", exact=True).select_option("Program 1")
+    assert "program 1" in cell.locator(".run-says").inner_text() and names(cell)
+    assert tab.view.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.view.evaluate(api.AXE_SCRIPT)
+    found = tab.view.evaluate("only => axe.run(only).then((found) => found.violations)", CELL)
+    assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")]

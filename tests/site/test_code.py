@@ -53,16 +53,13 @@ def test_what_changed_since_another_rung():
     assert not source.changed(file, "forward", file)
 
 
-@pytest.mark.parametrize(
-    "comment, reason, labels",
-    [
-        ("    # eq: merge", "", ["merge"]),
-        ("# eq: online-m, online-d", "", ["online-m", "online-d"]),
-        ("  # the shift; eq: merge", "  # the shift", ["merge"]),
-        ("m = 1  # eq: merge", "m = 1  # eq: merge", []),
-        ("# sequence: none", "# sequence: none", []),
-    ],
-)
+@pytest.mark.parametrize("comment, reason, labels", [
+    ("    # eq: merge", "", ["merge"]),
+    ("# eq: online-m, online-d", "", ["online-m", "online-d"]),
+    ("  # the shift; eq: merge", "  # the shift", ["merge"]),
+    ("m = 1  # eq: merge", "m = 1  # eq: merge", []),
+    ("# sequence: none", "# sequence: none", []),
+])  # fmt: skip
 def test_comments_that_name_equations(comment, reason, labels):
     assert source.File("", (comment,), (), {}).equations(1) == (reason, labels)
 
@@ -96,35 +93,24 @@ def test_sized_brackets_keep_their_size_under_scripts():
 
 
 @pytest.mark.browser
-def test_a_formula_shows_on_hover_and_on_focus(tab):
+def test_a_formula_shows_on_hover_and_on_focus_and_is_that_of_its_equation(tab):
     view = tab.open("kernels/single-block").view
-    chip = view.locator(".chips a.eq").first
+    chip, tip = view.locator(".chips a.eq").first, view.locator(TIP)
     chip.hover()
-    assert view.locator(TIP).is_visible() and view.locator(f"{TIP} math").count() == 1
+    assert tip.is_visible() and tip.locator("math").count() == 1
+    text = tip.locator("math").text_content()
     view.mouse.move(1, 1)
     view.wait_for_function(f"!document.querySelector('{TIP}').matches(':popover-open')")
     view.locator(".listing-fold summary").first.focus()
-    for _ in range(60):
+    while not view.evaluate("document.activeElement.matches('a.eq')"):
         view.keyboard.press("Tab")
-        if view.evaluate("document.activeElement.matches('a.eq')"):
-            break
-    assert view.locator(TIP).is_visible()
+    assert tip.is_visible() and tip.locator("math").text_content() == text
     described = view.evaluate("document.activeElement.getAttribute('aria-describedby')")
     assert described == TIP[1:]
     view.keyboard.press("Escape")
-    assert not view.locator(TIP).is_visible()
+    assert not tip.is_visible()
     view.keyboard.press("Enter")
     view.wait_for_url("**/math/**#eq-*")
-
-
-@pytest.mark.browser
-def test_the_formula_of_a_link_is_that_of_its_equation(tab):
-    view = tab.open(RUNG).view
-    chip = view.locator(".chips a.eq", has_text="eq").last
-    chip.hover()
-    text = view.locator(f"{TIP} math").text_content()
-    chip.click()
-    view.wait_for_url("**/math/**")
     anchor = view.evaluate("location.hash")
     assert view.locator(f"{anchor} .equation-body math").text_content() == text
 
@@ -148,14 +134,11 @@ def test_a_whole_file_is_light_and_its_lines_are_anchors(tab):
     lines = (ROOT / path).read_text("utf8").splitlines()
     assert view.locator(".listing-whole .num").count() == len(lines)
     assert view.evaluate("document.querySelectorAll('*').length") <= 8_000
-    widths = "[e.scrollWidth, e.clientWidth]"
-    inside = view.locator(".listing-whole code").evaluate(f"(e) => {widths}")
-    assert inside[0] <= inside[1], "a line is cut"
-    shown = view.locator(".listing-whole code").evaluate(
-        "(code) => { const copy = code.cloneNode(true);"
-        " copy.querySelectorAll('.num').forEach((each) => each.remove());"
-        " return copy.textContent; }"
-    )
+    code = view.locator(".listing-whole code")
+    assert code.evaluate("(e) => e.scrollWidth <= e.clientWidth"), "a line is cut"
+    shown = code.evaluate("""(code) => { const copy = code.cloneNode(true);
+        copy.querySelectorAll(".num").forEach((each) => each.remove());
+        return copy.textContent; }""")
     shown = re.sub(r"  eq \d+\.\d+$", "", shown, flags=re.M)
     assert shown.rstrip("\n").split("\n") == lines
     tab.resize(PHONE)

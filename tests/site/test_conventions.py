@@ -5,13 +5,13 @@ import re
 import subprocess
 import xml.etree.ElementTree as etree
 import zlib
-from types import SimpleNamespace
 
 import pytest
 
 from site_build import ROOT, build_with_address
 from softmax_site import as_markdown, history
 from softmax_site.equations import navigated
+from softmax_site.figures import front
 
 LEFT = r"^ *\[\[\w+|\{\{ \w|^/// |(?<!;)--8<-- \"|^::: |<(?:div|table|svg|script|math)\b|\{ [.#]"
 """What only the site understands."""
@@ -29,7 +29,7 @@ def test_every_page_is_there_as_markdown(site):
     ("math/softmax.md", r"$$\n"),  # a displayed formula, as it was typed
     ("math/softmax.md", r"\sum"),
     ("kernels/single-block.md", "    d = tl.sum(e, axis=0)\n"),
-    ("kernels/single-block.md", "| single block | 1 read + 1 written = 2 MN |"),
+    ("kernels/single-block.md", "| single block | 1 read + 1 write = 2 trips |"),
     ("reference/api.md", "### `softmax(input: Tensor"),
     ("reference/api.md", "Return exp(x) / sum(exp(x))"),
     ("use/take-this-kernel.md", "class Softmax(torch.autograd.Function):"),
@@ -73,65 +73,75 @@ def test_others_can_link_to_the_api_by_name(site):
     assert {"triton_softmax.functional.softmax", "triton_softmax.nn.Softmax"} <= names
 
 
-@pytest.fixture
-def repository(tmp_path):
+ADDRESS = "https://example.org/docs/softmax/"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
     """A repository with the history of two pages."""
-
-    def git(*arguments: str) -> None:
-        name = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        subprocess.run(["git", *name, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init", "-q")
-    (tmp_path / "docs").mkdir()
+    root = tmp_path_factory.mktemp("repository")
+    git = ["git", "-C", root, "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (root / "docs").mkdir()
     for subject, names in (("Begin", "ab"), ("b: say <more>", "b"), ("Elsewhere", "")):
-        for name in names:
-            (tmp_path / f"docs/{name}.md").write_text(subject)
-        (tmp_path / "other.txt").write_text(subject)
-        git("add", ".")
-        git("commit", "-qm", subject)
-    return tmp_path
+        for name in (*(f"docs/{name}.md" for name in names), "other.txt"):
+            (root / name).write_text(f"# Other & more\n\n{subject}\n")
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", subject], check=True)
+    return root
 
 
 def test_the_last_change_of_a_page(repository, tmp_path_factory):
     found = history.last_changes(repository)
-    assert {path: change.subject for path, change in found.items()} == {
-        "b.md": "b: say <more>",
-        "a.md": "Begin",
-    }
+    subjects = [(path, found[path].subject) for path in found]
+    assert subjects == [("b.md", "b: say <more>"), ("a.md", "Begin")]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+(?:Z|[+-][\d:]+)", found["a.md"].time)
     assert history.last_changes(tmp_path_factory.mktemp("bare")) == {}
     (repository / ".git/shallow").touch()
     assert history.last_changes(repository) == {}
+    (repository / ".git/shallow").unlink()
 
 
-def test_the_feed_names_the_pages_that_changed_last(repository):
-    config = SimpleNamespace(site_name="A & b", site_url="https://example.org/")
-    pages = [
-        SimpleNamespace(
-            file=SimpleNamespace(src_uri=f"{name}.md"),
-            title=f"<{name}>",
-            canonical_url=f"https://example.org/{name}/",
-        )
-        for name in "ab"
-    ]
-    text = history.feed(pages, history.last_changes(repository), config)
-    space = "{http://www.w3.org/2005/Atom}"
-    entries = etree.fromstring(text.encode()).findall(f"{space}entry")
-    assert [each.findtext(f"{space}title") for each in entries] == ["<b>", "<a>"]
-    assert entries[0].findtext(f"{space}summary") == "b: say <more>"
-    assert entries[0].find(f"{space}link").get("href") == "https://example.org/b/"
+@pytest.fixture(scope="module")
+def published(repository):
+    """Its pages in the shell of the site, built with an address and a repository. Who builds it is
+    not greeted with the future of the theme."""
+    text = "---\ndescription: The first page.\n---\n# Home\n\n"
+    text += "    pip install .  # in a clone of the repository\n"
+    (repository / "docs/index.md").write_text(text)
+    nav = [{"Home": "index.md"}, {"Tutorial": ["a.md", "b.md"]}]
+    done = build_with_address(repository, ADDRESS, nav)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    return repository / "site"
 
 
 @pytest.mark.slow
-def test_a_published_page_has_its_date_and_where_to_report_an_error(repository):
-    """And the readers of the README are not greeted with the future of the theme."""
-    (repository / "docs/index.md").write_text("# Home\n")
-    done = build_with_address(repository, "https://example.org/", ["index.md", "a.md", "b.md"])
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    page = (repository / "site/b/index.html").read_text("utf8")
+def test_with_an_address_pages_say_where_they_are(published):
+    home, other = ((published / f"{name}index.html").read_text("utf8") for name in ("", "a/"))
+    assert f'<link rel="canonical" href="{ADDRESS}a/">' in other
+    assert f'<meta property="og:url" content="{ADDRESS}a/">' in other
+    image = f'<meta property="og:image" content="{ADDRESS}{front.card("")}">'
+    assert image in home and image not in other
+    assert f'<meta property="og:image" content="{ADDRESS}{front.card("Tutorial")}">' in other
+    assert "<title>Other &amp; more · triton_softmax</title>" in other
+    assert 'href="https://example.org/source"' in other
+    assert '<meta name="description" content="The first page.">' in home
+    assert "pip install git+https://example.org/source\n" in home
+    assert '<meta property="og:description" content="The first page.">' in home
+    listed = re.findall(r"<loc>(.*?)</loc>", (published / "sitemap.xml").read_text("utf8"))
+    assert {*listed} == {ADDRESS, f"{ADDRESS}a/", f"{ADDRESS}b/"}
+    assert 'href="/docs/softmax/assets/' in (published / "404.html").read_text("utf8")
+
+
+@pytest.mark.slow
+def test_a_published_page_has_its_date_and_where_to_report_an_error(published):
+    page = (published / "b/index.html").read_text("utf8")
     assert re.search(r"<span>Last changed \d{4}-\d\d-\d\d</span>", page)
     report = "https://example.org/source/issues/new?title=Error%20on%20b.md"
     assert f'<a href="{report}">Report an error</a>' in page
     assert 'type="application/atom+xml" title="Changes" href="../feed.xml"' in page
-    assert "https://example.org/b/" in (repository / "site/feed.xml").read_text("utf8")
-    assert "(https://example.org/b.md)" in (repository / "site/llms.txt").read_text("utf8")
+    newest, other = etree.fromstring((published / "feed.xml").read_bytes()).findall("{*}entry")
+    assert newest.findtext("{*}summary") == "b: say <more>"
+    assert newest.find("{*}link").get("href") == f"{ADDRESS}b/"
+    assert other.find("{*}link").get("href") == f"{ADDRESS}a/"
+    assert f"({ADDRESS}b.md)" in (published / "llms.txt").read_text("utf8")

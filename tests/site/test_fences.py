@@ -1,6 +1,7 @@
 """Nothing that a page shows as Python is left unchecked in silence."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -56,48 +57,34 @@ def unrun(text: str) -> list[int]:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_python_block_that_is_shown_is_run(page, html, pytestconfig):
-    text = page.read_text("utf8")
+    text, apart = page.read_text("utf8"), {"excerpt", "doc-signature"}
     shown = [
-        classes for language, classes, _ in code_blocks(html) if language in ("python", "pycon")
+        language in ("python", "pycon") and not apart & {*classes}
+        for language, classes, _ in code_blocks(html)
     ]
-    shown = [classes for classes in shown if not {"excerpt", "doc-signature"} & set(classes)]
-    # A fence that the renderer takes for a paragraph, or that has another name for Python, shows
-    # here.
+    # A fence that the renderer takes for a paragraph, or that has another name for Python.
     assert not re.search(r"<p>\s*(```|~~~)", html), "a fence is shown as text"
-    other = [
-        language
-        for language, _, _ in fences(text)
-        if language.lower() in ("py", "python3", "py3", "ipython", "pycon3")
-    ]
+    other = {"py", "python3", "py3", "ipython", "pycon3"} & {
+        each.lower() for each, *_ in fences(text)
+    }
     assert not other, f"call the language python or pycon, not {other}"
     parser = pytestconfig.hook.pytest_markdown_docs_markdown_it()
     run = list(extract_fence_tests(parser, text, 0, page, fence_syntax=FenceSyntax.superfences))
-    assert len(run) == len(shown) - len(unrun(text))
+    assert len(run) == sum(shown) - len(unrun(text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_a_fence_that_is_not_run_gives_its_reason(page):
-    lines = page.read_text("utf8").splitlines()
-    for line in unrun("\n".join(lines)):
-        above = next((text for text in reversed(lines[:line]) if text.strip()), "")
-        assert re.search(r"<!-- notest: \S.+ -->", above), (
-            f"{page_id(page)}:{line + 1} has no <!-- notest: reason -->"
-        )
-
-
-def test_few_fences_are_not_run():
-    texts = [page.read_text("utf8") for page in PAGES]
-    total = sum(
-        language in ("python", "pycon") for text in texts for language, _, _ in fences(text)
-    )
-    assert sum(len(unrun(text)) for text in texts) <= 0.05 * total
-
-
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_no_kernel_is_typed_on_a_page(page):
-    assert not re.search(
-        r"^[ >]*@(triton\.)?(jit|autotune|heuristics)\b", page.read_text("utf8"), re.M
-    )
+def test_few_fences_are_not_run_and_each_gives_its_reason():
+    total = left_out = 0
+    for page in PAGES:
+        text = page.read_text("utf8")
+        lines = text.splitlines()
+        for line in unrun(text):
+            above = next(each for each in reversed(lines[:line]) if each.strip())
+            assert re.search(r"<!-- notest: \S.+ -->", above), f"{page_id(page)}:{line + 1}"
+            left_out += 1
+        total += sum(language in ("python", "pycon") for language, *_ in fences(text))
+        assert not re.search(r"^[ >]*@(triton\.)?(jit|autotune|heuristics)\b", text, re.M), page
+    assert left_out <= 0.05 * total
 
 
 def test_sections_of_the_source_are_well_formed():
@@ -116,24 +103,16 @@ def test_included_code_equals_the_source(site):
         included = form.findall(page.read_text("utf8"))
         if not included:
             continue
-        shown = "\n".join(
-            text for _, _, text in code_blocks((site / html_of(page)).read_text("utf8"))
-        )
+        blocks = code_blocks((site / html_of(page)).read_text("utf8"))
+        shown = "\n".join(text for *_, text in blocks)
         for path, name in included:
             file = source.read(path, ROOT)
             first, last = file.section(name)[:2] if name else (1, len(file.lines))
-            numbers = [at for at in range(first, last + 1) if not file.marker(at)]
-            lines = [file.lines[at - 1] for at in numbers]
-            indent = min(
-                (len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0
-            )
-            expected = "\n".join(line[indent:] for line in lines).strip("\n")
+            lines = [file.lines[at - 1] for at in range(first, last + 1) if not file.marker(at)]
+            expected = textwrap.dedent("\n".join(lines)).strip("\n")
             assert expected in shown, f"{page_id(page)} does not show {path}:{name}"
             compared += 1
     assert compared, "no page includes code"
-
-
-# --- pieces of files, `[[code …]]` ---------------------------------------------------------------
 
 
 def code_of(line: Element) -> str:
@@ -227,28 +206,6 @@ def test_the_pieces_of_a_page_are_whole_sections(page):
         whole, covered = file.section(name), sum(part.last - part.first + 1 for part in parts)
         lines = file.lines[whole.first - 1 : whole.last]
         assert covered >= sum(bool(line.strip()) for line in lines)
-
-
-CALLED_BY = {"tile": '_rows"', "modified_rows": "scale=", "row_scalars": "scale_rows|token_logp"}
-"""What runs a kernel whose module is not named among the kernels."""
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=page_id)
-def test_a_page_runs_the_kernels_that_it_shows_in_pieces(page):
-    """A piece is not run from the page, so a fence of the page calls its kernel by name, or a cell
-    has it."""
-    text = page.read_text("utf8")
-    called = " ".join(
-        token.content
-        for token in MarkdownIt("commonmark").disable("code").parse(text)
-        if token.type == "fence" and "notest" not in token.info
-    )
-    for path in {match["path"] for match in pieces(page)}:
-        if path in {file for file, _ in in_cells(page)}:
-            continue
-        if "/kernels/" in path and "/device/" not in path:
-            name = Path(path).stem
-            assert re.search(CALLED_BY.get(name, name), called), f"{page_id(page)}: {path}"
 
 
 def longest(element: Element) -> Iterator[int]:

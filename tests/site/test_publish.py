@@ -22,11 +22,7 @@ RUN = ("run", "--device", "cpu", "--processes", "0", "--providers", "torch,trito
 WITHOUT_WORKERS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu")
 TESTS = {
     "tests/site/test_benchmarks.py": ("committed_data", "every_include"),
-    "tests/site/test_shell.py": (
-        "drawings_of_the_readme",
-        "readme_says",
-        "picture_of_a_shared_link",
-    ),
+    "tests/site/test_shell.py": ("drawings_of_the_readme", "picture_for_shared_links"),
     "tests/bench/test_replay.py": ("launched_today",),
 }
 

@@ -47,11 +47,11 @@ def read(site) -> dict[str, Page]:
     return {name.removesuffix("index.html"): read_page(path) for name, path in pages.items()}
 
 
-def broken(read: dict[str, Page], files: set[str]) -> list[str]:
-    """The links of the pages that lead nowhere; `files` are the others that there are."""
+def test_every_link_leads_somewhere(site, read):
+    files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     wrong = []
     for page, each in read.items():
-        for href in each.links:
+        for href in each.links if page != "404.html" else ():
             url = urlsplit(urljoin(f"http://site/{page}", href))
             if url.netloc != "site" or url.scheme not in ("http", "https"):
                 continue
@@ -61,12 +61,6 @@ def broken(read: dict[str, Page], files: set[str]) -> list[str]:
                 wrong.append(f"{page}: {href}")
             elif anchor and path in read and anchor not in read[path].anchors | {"__skip"}:
                 wrong.append(f"{page}: {href} has no such anchor")
-    return wrong
-
-
-def test_every_link_leads_somewhere(site, read):
-    files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
-    wrong = broken({page: each for page, each in read.items() if page != "404.html"}, files)
     assert not wrong, "\n".join(wrong[:20])
 
 
@@ -111,9 +105,11 @@ def test_a_lesson_ends_with_questions_and_leads_on(page, after):
     assert leads and posixpath.normpath(f"{page}/../{leads[1]}") == after
 
 
-def test_the_index_of_the_search_is_short_and_has_no_code(site):
+def test_fonts_and_index_are_light_and_the_index_has_no_code(site):
     index = (site / "search/search_index.json").read_text("utf8")
     assert len(index.encode()) <= LONGEST_INDEX
+    fonts = [path.stat().st_size for path in site.rglob("*.woff2")]
+    assert fonts and sum(fonts) <= FONTS
     entries = json.loads(index)["docs"]
     assert len(entries) > 100
     for entry in entries:
@@ -172,43 +168,23 @@ def test_a_page_is_light(page, site):
     assert nodes <= MOST_NODES
 
 
-def test_the_fonts_are_light(site):
-    sizes = {path.name: path.stat().st_size for path in site.rglob("*.woff2")}
-    assert sizes and sum(sizes.values()) <= FONTS, sizes
-
-
 @pytest.mark.browser
 def test_the_search_waits_until_it_is_used(tab):
-    """Neither the index nor the worker is fetched with a page."""
+    """Neither the index nor the worker is fetched with a page: they come after a key, a touch of
+    the button of a phone, and at once where an address asks."""
     tab.open("reference/contributing").view.wait_for_timeout(500)
     assert not [url for url in tab.requests if re.search(r"search_index|workers/search", url)]
+    found = ".md-search-result__item a"
     tab.view.keyboard.press("/")
     tab.view.keyboard.type("jacobian")
-    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
+    tab.view.wait_for_selector(found, state="attached")
     assert sum(url.endswith("search_index.json") for url in tab.requests) == 1
-
-
-@pytest.mark.browser
-def test_the_search_of_a_phone_and_of_an_address(tab):
-    """The index comes after a touch of the button, and at once where an address asks."""
     tab.open("reference/contributing").resize(PHONE)
     tab.view.locator("label[for=__search].md-header__button").first.click()
     tab.view.keyboard.type("jacobian")
-    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
+    tab.view.wait_for_selector(found, state="attached")
     tab.view.goto(tab.address + "reference/contributing/?q=jacobian", wait_until="load")
-    tab.view.wait_for_selector(".md-search-result__item a", state="attached")
-
-
-@pytest.mark.browser
-def test_nothing_is_cut_at_the_width_of_a_laptop(page):
-    """No line of code and no table, in folds neither."""
-    assert page.view.viewport_size["width"] == DESKTOP == 1366
-    page.view.evaluate(OPEN_FOLDS)
-    shown = ("pre:not(.editor pre)", "table")  # an editor is scrolled, as everywhere
-    code, tables = (page.view.evaluate(CUT, what) for what in shown)
-    page.view.evaluate(CLOSE_FOLDS)
-    assert not code
-    assert not tables
+    tab.view.wait_for_selector(found, state="attached")
 
 
 NARROW = """[...document.querySelectorAll(".md-content p")]
@@ -218,10 +194,15 @@ NARROW = """[...document.querySelectorAll(".md-content p")]
 
 
 @pytest.mark.browser
-def test_no_paragraph_is_a_column_of_single_words(page):
-    """Beside code and figures there is room for a line."""
-    assert page.view.viewport_size["width"] == DESKTOP
+def test_nothing_is_cut_at_the_width_of_a_laptop(page):
+    """No line of code and no table, in folds neither; and beside code and figures a paragraph has
+    room for a line."""
+    assert page.view.viewport_size["width"] == DESKTOP == 1366
     assert not page.view.evaluate(NARROW)
+    page.view.evaluate(OPEN_FOLDS)
+    cut = page.view.evaluate(CUT, "pre:not(.editor pre), table")  # an editor is scrolled
+    page.view.evaluate(CLOSE_FOLDS)
+    assert not cut
 
 
 @pytest.mark.browser

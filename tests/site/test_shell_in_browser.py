@@ -1,5 +1,5 @@
-"""The shell of the site in Chromium: the first screens, lines of prose, print, what is copied, and
-the page for lost readers."""
+"""The shell of the site in Chromium: the first screens, lines of prose, print, what is copied, the
+page for lost readers, and plots by keyboard and button."""
 
 import re
 
@@ -35,21 +35,16 @@ def test_a_section_that_one_goes_to_is_marked(tab, page):
         view.wait_for_function(marked, arg=link.element_handle())
 
 
-def test_two_screens_of_a_phone_have_them_too(tab):
+def test_two_screens_of_a_phone_have_them_too_and_a_door_is_a_link_as_a_whole(tab):
     view = tab.open("index").view
-    for width in (390, PHONE):
+    for width in (PHONE, 390):
         view.set_viewport_size({"width": width, "height": 844})
         assert view.evaluate("document.documentElement.scrollWidth") <= width
-    view.set_viewport_size({"width": 390, "height": 844})
     assert view.evaluate(BOTTOM, ".doors") <= 2 * 844
     shown = view.locator(".copy-share svg").evaluate_all(
         "(all) => all.filter((each) => each.checkVisibility()).map((each) => each.classList[0])"
     )
     assert shown == ["for-narrow"]
-
-
-def test_a_door_is_a_link_as_a_whole(tab):
-    view = tab.open("index").view
     view.locator(".doors > div").first.click(position={"x": 8, "y": 8})
     view.wait_for_url("**/one-row/")
 
@@ -149,3 +144,31 @@ def test_a_lost_reader_finds_the_way_from_any_address(chromium, site):
         view.locator("article a", has_text="Tutorial").click()
         view.wait_for_url(f"{address}some/where/math/softmax/")
         assert not errors
+
+
+def test_arrow_keys_walk_through_a_plot_and_enter_opens_the_row(tab):
+    tab.open("benchmarks/forward")
+    view = tab.view
+    area = view.locator(".plot-area").first
+    area.focus()
+    view.keyboard.press("ArrowRight")
+    view.keyboard.press("ArrowRight")
+    lines = area.locator(".plot-tip").inner_text().splitlines()
+    assert 2 <= len(lines) <= 4 and "× 33" in lines[0] and "of a copy" in lines[1]
+    view.keyboard.press("Enter")
+    view.wait_for_function("document.querySelector(':target')?.closest('details').open")
+    assert view.locator(":target").first.inner_text().startswith("33\t")
+
+
+def test_a_button_shows_a_series_that_waits(tab):
+    tab.open("benchmarks/forward")
+    plot = tab.view.locator(".plot").first
+    shown = plot.locator("button[aria-pressed=true]")
+    pressed = shown.evaluate_all("(all) => all.map((each) => each.dataset.series)")
+    assert pressed == ["triton_softmax", "best", "torch"]
+    button = plot.locator("button", has_text="Liger")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert plot.locator("g[data-series=liger] text").first.is_hidden()
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert plot.locator("g[data-series=liger] text").first.is_visible()

@@ -12,10 +12,6 @@ from site_build import ROOT, html_of, read, site_config
 from softmax_site import equations, modules
 
 
-def test_the_site_builds_strictly_without_torch_triton_and_network(site):
-    assert (site / "index.html").is_file()
-
-
 def test_what_is_rendered_is_on_the_pages(site):
     """Charts and raw rows too, which are put aside while Markdown and the search read a page."""
     for page in site.rglob("*.html"):
@@ -30,6 +26,7 @@ def test_what_is_rendered_is_on_the_pages(site):
 
 
 def test_nothing_is_loaded_from_outside(site):
+    """Of a site that was built strictly, without torch, triton and network."""
     for page in site.rglob("*.html"):
         outside = [url for url in read(page).loads if re.match(r"(?:\w+:)?//", url)]
         assert not outside, f"{page.relative_to(site)} loads {outside}"

@@ -18,7 +18,7 @@ from kernel_cases import HOSTILE, INF, INTERPRETED, NAN, quiet
 from site_build import ROOT, python
 from softmax_playground import cells, small_triton
 from softmax_playground.kernel_source import needed
-from softmax_playground.small_triton import Tensor, empty, library, refusals, session
+from softmax_playground.small_triton import Tensor, library, session
 from softmax_tutorial import (
     flash_attention,
     single_block,
@@ -27,12 +27,7 @@ from softmax_tutorial import (
     two_loops,
 )
 from triton_softmax import plan
-from triton_softmax.operations import (
-    OPERATIONS,
-    cross_entropy,
-    logsumexp,
-    softmax,
-)
+from triton_softmax.operations import OPERATIONS, cross_entropy, logsumexp, softmax
 from triton_softmax.operations.operation import Operation, in_any_order
 
 pytestmark = [
@@ -150,31 +145,35 @@ def rows(n_rows: int, n_cols: int) -> torch.Tensor:
 # ---- Every kernel ----
 
 
-RUNGS = {
-    "three_loops": (three_loops, {"block_rows": 2, "block_cols": 16}),
-    "two_loops": (two_loops, {"block_rows": 2}),
-    "single_block": (single_block, {}),
-}
+HOSTILE_ROWS = torch.tensor(HOSTILE)
+RUNGS = {three_loops: {"block_rows": 2, "block_cols": 16}, two_loops: {"block_rows": 2}}
+TUTORIAL = [
+    *((rung, x, log) for rung in (*RUNGS, single_block) for x in (HOSTILE_ROWS, rows(3, 37))
+      for log in (False, True)),
+    (single_block, rows(3, 37).half(), False),
+    (single_block, rows(3, 37).double(), False),
+    (split_rows_simple, rows(2, 37), False),
+    (flash_attention, rows(3, 11), False)
+]  # fmt: skip
 
 
-def kernels_of(module) -> list[str]:
-    return [name for name in vars(module) if name.endswith("_kernel")]
-
-
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize("x", [torch.tensor(HOSTILE), rows(3, 37)], ids=["hostile", "odd"])
-def test_rungs(rung, x, log, monkeypatch):
-    module, options = RUNGS[rung]
+@pytest.mark.parametrize("module, x, log", TUTORIAL)
+def test_kernels_of_the_tutorial(module, x, log, monkeypatch):
     used = []
     for home in (module, two_loops):
-        for name in kernels_of(home):
+        for name in [name for name in vars(home) if name.endswith("_kernel")]:
             if not isinstance(getattr(home, name), Both):
                 monkeypatch.setattr(home, name, Both(getattr(home, name)))
                 used.append(getattr(home, name))
-    y = module.softmax_forward(x, log=log, **options)
-    module.softmax_backward(y, rows(*x.shape), log=log)
-    assert sum(each.launches for each in used) == 2
+    options = RUNGS.get(module, {})
+    if module is flash_attention:
+        module.attention_forward(*x, block_queries=4, block_keys=4)
+    elif module is split_rows_simple:
+        module.softmax_forward(x, block=16, max_polls=2)
+    else:
+        y = module.softmax_forward(x, log=log, **options)
+        module.softmax_backward(y, rows(*x.shape).to(x.dtype), log=log)
+    assert sum(each.launches for each in used) == 1 + hasattr(module, "softmax_backward")
 
 
 # Every operation where a page can run it, and one each way where programs exchange words.
@@ -225,92 +224,12 @@ def test_sums_in_any_order(both):
         FORMS["packed_rows"](op, (torch.randn(2, 43), torch.randn(2, 43))[: op.inputs])
 
 
-def test_attention(monkeypatch):
-    both = Both(flash_attention.attention_forward_kernel)
-    monkeypatch.setattr(flash_attention, "attention_forward_kernel", both)
-    q, k, v = torch.randn(3, 11)
-    flash_attention.attention_forward(q, k, v, block_queries=4, block_keys=4)
-    assert both.launches == 1
-
-
-def test_split_rows_in_forty_lines(monkeypatch):
-    both = Both(split_rows_simple.split_rows_simple_kernel)
-    monkeypatch.setattr(split_rows_simple, "split_rows_simple_kernel", both)
-    split_rows_simple.softmax_forward(torch.randn(2, 37), block=16, max_polls=2)
-    assert both.launches == 1
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
-def test_other_types(dtype, monkeypatch):
-    monkeypatch.setattr(
-        single_block,
-        "softmax_forward_single_block_kernel",
-        Both(single_block.softmax_forward_single_block_kernel),
-    )
-    single_block.softmax_forward(rows(3, 37).to(dtype))
-
-
 # ---- What is recorded, and what is refused ----
-
-
-def test_what_two_loops_reads_and_writes_in_order():
-    kernel = loaded("softmax_tutorial.two_loops", "softmax_forward_two_loops_kernel")
-    x, y = Tensor([[1.0, 2.0, 3.0], [1.0, 3.0, 5.0]], name="x"), empty((2, 3), name="y")
-    trace = kernel[(1,)](x, y, 3, 3, 2, 3, LOG=False, BLOCK_ROWS=2, BLOCK_COLS=2)
-    assert [str(each) for each in trace.accesses] == [
-        "program 0: load x[0, 1, 3, 4]",
-        "program 0: load x[2, 5]",
-        "program 0: load x[0, 1, 3, 4]",
-        "program 0: store y[0, 1, 3, 4]",
-        "program 0: load x[2, 5]",
-        "program 0: store y[2, 5]",
-    ]
-    assert (trace.bytes("load"), trace.bytes("store")) == (2 * 4 * 6, 4 * 6)
-    assert [x.index(place) for place in trace.accesses[1].places] == [(0, 2), (1, 2)]
-
-
-LEAVES = """
-@triton.jit
-def kernel(x_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-
-    x = tl.load(x_ptr + offsets)
-"""
-
-
-def test_an_access_outside_says_which_element():
-    kernel = small_triton.run(LEAVES)["kernel"]
-    with pytest.raises(IndexError, match="leaves x: program 1 asks for element 6, and there are 6"):
-        kernel[(2,)](Tensor([0.0] * 6), 6, BLOCK=4)
-
-
-def test_the_line_of_an_access():
-    kernel = small_triton.run(LEAVES, probes=True)["kernel"]
-    trace = kernel[(1,)](Tensor([0.0] * 6), 6, BLOCK=4)
-    assert [each.at[:2] for each in trace.steps if each.accesses] == [(6, 6)]
-
-
-def test_what_a_mask_leaves_out_is_nan():
-    code = LEAVES.replace("offsets)\n", "offsets, mask=offsets < n)\n")
-    code += "    tl.store(x_ptr + offsets, x)\n"
-    x = Tensor([1.0, 2.0])
-    small_triton.run(code)["kernel"][(1,)](x, 1, BLOCK=2)
-    assert str(x.data) == "[1.0, nan]"
 
 
 def test_assembly_is_refused():
     with pytest.raises(NotImplementedError, match="inline assembly"):
         small_triton.language.inline_asm_elementwise("mov", "=r,r", [])
-
-
-def test_operation_has_the_fields_of_the_library():
-    theirs = {field.name: field for field in dataclasses.fields(Operation)}
-    optional = {name for name, field in theirs.items() if field.default is not dataclasses.MISSING}
-    for name in optional:
-        assert getattr(library.Operation, name) is theirs[name].default
-    assert theirs.keys() - optional == {
-        *("name", "inputs", "padding", "shifted", "terms", "rescale")
-    }
 
 
 def test_a_name_of_triton_means_this_while_code_runs_and_not_after():
@@ -345,27 +264,18 @@ def kernel(x_ptr, out_ptr):
     tl.store(out_ptr + tl.arange(0, COUNT), tl.reshape(found, (COUNT,)))
 """
 CALLED = {
-    "tl.cumsum(x, axis=1)": 32,
-    "tl.cumsum(x, 0)": 32,
-    "tl.cumsum(row, 0, reverse=True)": 8,
-    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32,
-    "tl.sigmoid(x)": 32,
-    "tl.softmax(row)": 8,
-    "tl.softmax(x, 1, keep_dims=True)": 32,
-    "tl.sort(x)": 32,
-    "tl.sort(row, descending=True)": 8,
-    "tl.topk(x, 4)": 16,
-    "tl.topk(row, 2)": 2,
-    "tl.trans(x)": 32,
-    "tl.associative_scan(x, 1, larger)": 32,
+    "tl.cumsum(x, axis=1)": 32, "tl.cumsum(x, 0)": 32, "tl.cumsum(row, 0, reverse=True)": 8,
+    "tl.cumsum((x > 0).to(tl.int32), axis=1).to(tl.float32)": 32, "tl.sigmoid(x)": 32,
+    "tl.softmax(row)": 8, "tl.softmax(x, 1, keep_dims=True)": 32, "tl.sort(x)": 32,
+    "tl.sort(row, descending=True)": 8, "tl.topk(x, 4)": 16, "tl.topk(row, 2)": 2,
+    "tl.trans(x)": 32, "tl.associative_scan(x, 1, larger)": 32,
     "tl.associative_scan(row, 0, larger, reverse=True)": 8,
     "tl.associative_scan((x, x * 0 + 1), 1, merge)[1]": 32,
-    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32,
-    "tl.dot(x, tl.trans(x))": 16,
+    "tl.associative_scan((x, x * 0 + 1), 0, merge)[0]": 32, "tl.dot(x, tl.trans(x))": 16,
     "tl.dot(x, tl.trans(x), tl.zeros((4, 4), tl.float32) + 1)": 16,
-    "x.sum(axis=1) + x.max(axis=1)": 4,
-    "tl.log(row.cumsum(0).abs())": 8,
-}
+    "x.sum(axis=1) + x.max(axis=1)": 4, "tl.log(row.cumsum(0).abs())": 8,
+    "row + max(min(tl.max(row, 0), 2.0), 0.5)": 8,
+}  # fmt: skip
 """Calls, and how many numbers they answer."""
 
 
@@ -473,13 +383,12 @@ def assert_equal(mine, wanted, where, within=0.0) -> None:
         assert isinstance(mine, tuple) and len(mine) == len(wanted), where
         for pair in zip(mine, wanted, strict=True):
             assert_equal(*pair, where, within)
-    elif wanted is not None and isinstance(wanted, str):
+    elif isinstance(wanted, str):
         assert mine == wanted, where
     elif wanted is not None:
         assert mine is not None, where
         mine = np.broadcast_to(mine.astype(np.float64), wanted.shape)
-        same = np.allclose(mine, wanted, rtol=within, atol=within, equal_nan=True)
-        assert same, (*where, mine, wanted)
+        np.testing.assert_allclose(mine, wanted, within, within, err_msg=str(where))
 
 
 class Watch:
@@ -487,7 +396,7 @@ class Watch:
 
     def __init__(self, files, tensors):
         self.files, self.tensors = files, tensors
-        self.lines: list[tuple[int, str, int, dict]] = []
+        self.lines: list[tuple[int, str, int, dict]] = []  # frame, file, line, names
         self.frames: list = []  # kept, so that their numbers stay different
 
     def __enter__(self):
@@ -497,6 +406,7 @@ class Watch:
 
     def __exit__(self, *_):
         sys.settrace(self.before)
+        self.lines.append((0, "", 0, {}))  # after which nothing comes
 
     def call(self, frame, event, _):
         if frame.f_code.co_filename not in self.files or frame.f_code.co_name == "<module>":
@@ -518,7 +428,7 @@ class Watch:
         return line
 
 
-def real(cell, folder) -> tuple[Watch, dict[str, torch.Tensor]]:
+def real(cell, folder) -> Watch:
     """A cell's texts, run by Triton's interpreter with torch's tensors, and what was seen there."""
     import triton
     import triton.language as tl
@@ -534,27 +444,24 @@ def real(cell, folder) -> tuple[Watch, dict[str, torch.Tensor]]:
     def empty(shape, dtype=torch.float32, name="y", strides=None):
         return tensor(torch.full(shape, NAN).tolist(), dtype, name)
 
-    names = {
-        name: getattr(importlib.import_module(home), name) for name, home in cell.given.items()
-    }
+    names = {name: getattr(importlib.import_module(at), name) for name, at in cell.given.items()}
     names |= {"triton": triton, "tl": tl, "Tensor": tensor, "empty": empty, "inf": INF, "nan": NAN}
-    names |= {"int64": torch.int64, "replace": dataclasses.replace, "print": lambda *_: None}
     names |= {
         "__name__": "cell",
-        "order": contextlib.nullcontext,
-        "TensorDescriptor": TensorDescriptor,
+        "int64": torch.int64,
+        "replace": dataclasses.replace,
+        "print": lambda *_: None,
     }
+    names |= {"TensorDescriptor": TensorDescriptor, "order": contextlib.nullcontext}
     files = {}
-    for number, text in enumerate(cell.texts()):
+    for number, text in enumerate(cell.texts()):  # without tuning, which asks for no constants
         file = folder / f"text{number}.py"
-        file.write_text(
-            text.replace("@triton.autotune(", "# (")
-        )  # it may not be told its constants
+        file.write_text(text.replace("@triton.autotune(", "# ("))
         files[str(file)] = number
     with Watch(files, tensors) as watch:
         for file in files:
             exec(compile(Path(file).read_text(), file, "exec"), names)
-    return watch, files
+    return watch
 
 
 TRACED = [
@@ -570,7 +477,7 @@ def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
     product of matrices may be a rounding apart, since NumPy adds in an order of its own."""
     cell = cells.read(ROOT, name)
     within = 2e-6 if "tl.dot(" in "".join(cell.texts()) or "chunk" in "".join(cell.given) else 0.0
-    watch, files = real(cell, tmp_path)
+    watch = real(cell, tmp_path)
     session.provide(cells.library(ROOT))
     names = {**session.NAMES, "show": lambda *_: None, "print": lambda *_: None}
     names |= {each: session._library[home][each] for each, home in cell.given.items()}
@@ -581,18 +488,10 @@ def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
     compared = 0
     for step in (each for each in trace.steps if each.at):
         first, last, path = step.at
-        at = next(
-            i
-            for i in range(at + 1, len(watch.lines))
-            if watch.lines[i][1] == path and first <= watch.lines[i][2] <= last
-        )
+        inside = lambda line: line[1] == path and first <= line[2] <= last  # noqa: B023, E731
+        at = next(i for i in range(at + 1, len(watch.lines)) if inside(watch.lines[i]))
         frame = watch.lines[at][0]
-        while (
-            at + 1 < len(watch.lines)
-            and first < last
-            and watch.lines[at + 1][0] == frame
-            and first <= watch.lines[at + 1][2] <= last
-        ):
+        while first < last and inside(after := watch.lines[at + 1]) and after[0] == frame:
             at += 1
         found = watch.lines[at][3]
         for key, value in step.names:
@@ -604,8 +503,8 @@ def test_a_trace_has_the_values_of_triton_s_interpreter(name, tmp_path):
             shown = {key for key, value in found.items() if value is not None}
             assert shown - {"returned"} <= seen.get(frame, shown), (name, first)
     assert compared > 5
-    ends = [line for line in watch.lines if "returned" in line[3]]
-    assert len({step.frame for step in trace.steps if step.at}) <= len(ends)
+    ends = sum("returned" in line[3] for line in watch.lines)
+    assert len({step.frame for step in trace.steps if step.at}) <= ends
 
 
 MASKS = """
@@ -639,25 +538,6 @@ def test_a_lane_is_masked_where_all_that_it_comes_from_is():
         assert not any(masked[name] or []), name
 
 
-def test_pythons_own_names_in_a_kernel():
-    """`max` of two is Triton's `maximum`, in both; Python's stay what they are without a tile."""
-    code = """
-@triton.jit
-def kernel(x_ptr, y_ptr):
-    x = tl.load(x_ptr + tl.arange(0, 4))
-    m = max(-float("inf"), tl.max(x, axis=0))
-    tl.store(y_ptr + tl.arange(0, 4), max(min(x, m - 1.0), 0.0) + max([1, 2]) + sum([1, 2]))
-"""
-    run = small_triton.run(code)
-    x, y = Tensor([-1.0, 0.5, 2.0, 3.0]), empty((4,))
-    run["kernel"][(1,)](x, y)
-    assert y.tolist() == [5.0, 5.5, 7.0, 7.0]
-    names = small_triton.run(code.replace("tl.max(x, axis=0)", "max(x)"))
-    with pytest.raises(TypeError, match="tl.max"):
-        names["kernel"][(1,)](x, y)
-    assert refusals.refused(code) == ("Triton takes no sum in a kernel: use tl.sum.", 6)
-
-
 # ---- What Python runs and Triton refuses ----
 
 REFUSES = {
@@ -677,6 +557,8 @@ REFUSES = {
     "z = {'x': x}": "takes no dictionary or set",
     "z = (w := x) + 1": "takes no :=",
     "z = (lambda a: a + 1)(x)": "takes no lambda",
+    "z = sum(x)": "Triton takes no sum in a kernel: use tl.sum.",
+    "z = max(x)": "tl.max",
     "z = abs(n)": "Triton takes no abs in a kernel: use tl.abs.",
     "z = round(1.5)": "takes no round",
     "for a, b in zip((1, 2), (3, 4)):\n        x += a": "takes no zip",

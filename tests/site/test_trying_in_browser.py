@@ -1,6 +1,8 @@
 """What a reader tries in Chromium, with Python in the page: the exercises."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -18,11 +20,12 @@ def python(tab) -> list[str]:
     return [url for url in tab.requests if any(name in url for name in PYTHON)]
 
 
-def checked(view, name: str) -> str:
-    """What the page says of an exercise as it stands there."""
+def checked(view, name: str, press: Callable[[], None] | None = None) -> str:
+    """What the page says of an exercise as it stands there, after its button or what else begins a
+    check."""
     box = view.locator(f"[data-exercise={name}]")
     before = int(box.get_attribute("data-checked") or 0)
-    box.locator(".exercise-check").click()
+    (press or box.locator(".exercise-check").click)()
     view.wait_for_function(
         "([name, n]) => document.querySelector(`[data-exercise=${name}]`).dataset.checked === n",
         arg=[name, str(before + 1)],
@@ -45,7 +48,7 @@ def test_exercises_are_solved_in_the_page_and_remembered(tab):
     total = len(exercises)
     view = tab.open("practice/index").view
     says = view.locator(".exercise-progress")
-    assert f"0 of {total} solved. Begin with: Where exp overflows" in says.inner_text()
+    assert f"0 of {total} solved. Begin with: Which constants will do" in says.inner_text()
     for which, (_, names) in course.stages(ROOT).items():
         tab.open(f"practice/{which}")
         assert view.locator(".exercise").count() == len(names)
@@ -80,38 +83,27 @@ def test_an_exercise_by_keyboard_with_an_error_and_an_endless_loop(tab):
     tab.resize(PHONE)
     assert not python(tab)
     box = view.locator("[data-exercise=vjp]")
-    code = box.locator("textarea")
+    code, enter = box.locator("textarea"), partial(view.keyboard.press, "Control+Enter")
     code.fill("def vjp(y, dy):\n    s = total(y)\n    return s\n")
     assert box.locator(".editor-numbers").inner_text().split() == ["1", "2", "3", "4"]
-    code.press("Control+Enter")
-    view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '1'")
-    assert "NameError in line 2" in box.locator(".exercise-says").inner_text()
+    assert "NameError in line 2" in checked(view, "vjp", enter)
     assert box.locator(".editor-mark.failed").count() == 1
     code.fill("def vjp(y, dy):\n    while True:\n        pass\n")
-    code.press("Control+Enter")
-    box.get_by_role("button", name="Stop").click()
-    view.wait_for_function("document.querySelector('[data-exercise=vjp]').dataset.checked === '2'")
-    assert "Stopped" in box.locator(".exercise-says").inner_text()
+    enter()
+    assert "Stopped" in checked(view, "vjp", box.get_by_role("button", name="Stop").click)
     box.get_by_role("button", name="Start over").click()
     assert "s = ..." in code.input_value()
     hints = box.locator("details.tip")
     assert hints.nth(0).is_visible() and not hints.nth(1).is_visible()
     hints.nth(0).locator("summary").press("Enter")
     hints.nth(1).wait_for(state="visible")
-    box = view.locator("[data-exercise=shift]")
     view.evaluate("location.hash = '#shift'")
-    assert "What is the largest whole number" in box.inner_text()
+    box = view.locator("[data-exercise=shift]")
+    assert "What is the smallest whole number" in box.inner_text()
     number = box.locator("input")
-    for turn, (typed, words) in enumerate(
-        (("", "✗ Type a number"), ("many", '✗ "many" is not a number'), ("88,0", "✓ Right")), 1
-    ):
+    for typed, words in (("", "Type a number"), ("many", '"many" is not a number'), ("32,0", "✓")):
         number.fill(typed)
-        number.press("Enter")
-        view.wait_for_function(
-            "n => document.querySelector('[data-exercise=shift]').dataset.checked === n",
-            arg=str(turn),
-        )
-        assert words in box.locator(".exercise-says").inner_text()
+        assert words in checked(view, "shift", partial(number.press, "Enter"))
     assert view.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
@@ -151,7 +143,6 @@ def test_mistakes_are_met_one_at_a_time_with_hints_in_steps_and_counted(tab):
     after("Run", "1 of")
     after("Fix it", "1 of")
     cell.locator(".run-passed").wait_for()
-    assert "0 mended" in says.inner_text()
     after("Break it again", "0 mended")
     code = cell.locator("textarea")
     text = code.input_value()

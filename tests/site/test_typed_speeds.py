@@ -1,15 +1,11 @@
 """No speed is typed: what pages show of one comes from the data, in `[[rendered …]]` fragments and
 as `{{ names }}`.
 
-The sources of pages are read, and so is every built page, with what is included in it: sections and
-files of `src/`, docstrings, comments. What stands between the comments that the build puts around a
-fragment, or in the element that it puts around a number, is made from the data and is left out; the
-words that make it are read in `src/`.
+Read are the sources of all that pages show: Markdown, the code that they include or show whole with
+its comments and docstrings, the words of the modules that make fragments, and the reasons that
+fragments quote.
 """
 
-import ast
-import html
-import json
 import re
 
 import pytest
@@ -35,43 +31,29 @@ CLAIM = re.compile(
 SHARE = re.compile(r"#[^\n]*?\b(?:0\.\d\d|1\.00)\b")
 """A bare share, as a comment of the code may note it."""
 
-FRAGMENT = re.compile(r"<!-- rendered [\w-]+ -->.*?<!-- /rendered -->", re.S)
-NUMBER = re.compile(r'<data value="[^"]*">[^<]*</data>')
-HIDDEN = re.compile(r"<(script|style|nav|svg|a(?= class=\"num\"))\b.*?</\1>", re.S)
-"""What is no text of the page, such as the number of a line of code."""
-BLOCK = re.compile(r"</?(?:p|li|t[dhr]|h\d|div|pre|summary|dd|dt|figcaption|caption)\b[^>]*>")
-COMMENT = re.compile(r'<span class="c1">(.*?)</span>', re.S)
 
+FOLDERS = ("src", "examples", "exercises", "docs/_cells")
+CODE = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 EXCUSED: dict[str, dict[str, str]] = {
-    "benchmarks/attention": {"740 TFLOP": "what the authors of FlashAttention-3 report"},
-    "benchmarks/random": {"10 µs": "below which a warm cache is timed as well: a rule"},
-    "reference/sources": {"900 GB/s": "what a source says it measured, on another GPU"},
+    "docs/benchmarks/attention.md": {"740 TFLOP": "what the authors of FlashAttention-3 report"},
+    "docs/benchmarks/random.md": {"10 µs": "below which a warm cache is timed as well: a rule"},
+    "docs/reference/sources.md": {"900 GB/s": "what a source says it measured, on another GPU"},
+    "src/softmax_bench/measure.py": {"20 ms": "how long a queue may get", "5, ms": "an argument"},
 }
-"""By page: what is no speed of ours although it looks like one, and why."""
+"""By file: what is no speed of ours although it looks like one, and why."""
 MADE = re.compile(r"<!-- made from the data -->.*?<!-- until here -->", re.S)
 """A part of the README that another test compares with the data."""
 
 
-def typed_speed(text: str) -> str | None:
-    """The first speed that a text types: as a page might, or as a bare share in a comment.
+def typed_speeds(text: str) -> list[str]:
+    """The speeds that a text types: as a page might, or as a bare share in a comment.
 
-    >>> typed_speed("way = 4  # 2^18: 0.94"), typed_speed("half = 0.55  # of the block")
-    ('# 2^18: 0.94', None)
+    >>> typed_speeds("way = 4  # 2^18: 0.94"), typed_speeds("half = 0.55  # of the block")
+    (['# 2^18: 0.94'], [])
     """
-    claim = CLAIM.search(re.sub(r"\n\s*#?\s*", " ", text)) or SHARE.search(text)
-    return claim and claim[0]
-
-
-def speeds_of(page: str) -> set[str]:
-    """The speeds that a built page types."""
-    content = page.partition("<article")[2].partition("</article>")[0] or page
-    content = HIDDEN.sub(" ", NUMBER.sub("", FRAGMENT.sub(" ", content)))
-    comments = [html.unescape(re.sub("<[^>]*>", "", each)) for each in COMMENT.findall(content)]
-    found = {match[0] for each in comments if (match := SHARE.search(each))}
-    for part in BLOCK.split(content):
-        text = re.sub(r"\s+#?\s*", " ", html.unescape(re.sub("<[^>]*>", "", part)))
-        found |= {match[0] for match in CLAIM.finditer(text)}
-    return found
+    joined = re.sub(r"\n\s*#?\s*", " ", text)
+    return [match[0] for match in (*CLAIM.finditer(joined), *SHARE.finditer(text))]
 
 
 @pytest.mark.parametrize("claim", [
@@ -81,46 +63,24 @@ def speeds_of(page: str) -> set[str]:
     "# not copied: 1.00",
 ])  # fmt: skip
 def test_typed_speeds_are_recognised(claim):
-    assert typed_speed(claim)
-    comment = claim.startswith("#")
-    shown = f'<span class="c1">{claim}</span>' if comment else claim.replace(" ", "\n  ")
-    assert speeds_of(f"<article><p>so: {shown}</p></article>")
+    assert typed_speeds(f"# so: {claim}")
+    assert claim.startswith("#") or typed_speeds(claim.replace(" ", "\n    # "))
 
 
-@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
-def test_no_speed_is_typed_on_a_page(page):
-    """In Markdown, before anything is built."""
-    name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
-    claims = [match[0] for match in CLAIM.finditer(MADE.sub("", page.read_text("utf8")))]
-    typed = [claim for claim in claims if claim not in EXCUSED.get(name, {})]
-    assert not typed, f"{page.relative_to(ROOT)}: typed by hand: {typed[0]!r}"
-    assert set(EXCUSED.get(name, {})) <= set(claims), "excused, and not there"
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_speed_is_typed_on_a_page(path):
+    name, text = path.relative_to(ROOT).as_posix(), MADE.sub("", path.read_text("utf8"))
+    claims, excused = {match[0] for match in CLAIM.finditer(text)}, EXCUSED.get(name, {})
+    typed = sorted(claims - {*excused})
+    assert not typed, f"{name}: typed by hand: {typed[0]!r}"
+    assert {*excused} <= claims, "excused, and not there"
 
 
-def test_no_speed_is_typed_in_what_a_built_page_shows(site):
-    """Included code with its comments and docstrings, whole files, the API: all but fragments."""
-    pages = {
-        path.relative_to(site).as_posix(): path.read_text("utf8") for path in site.rglob("*.html")
-    }
-    for made in (FRAGMENT, NUMBER):
-        assert sum(len(made.findall(text)) for text in pages.values()) > 100
-    found = {
-        page: speeds
-        for page, text in pages.items()
-        if (speeds := speeds_of(text) - set(EXCUSED.get(page.removesuffix("/index.html"), {})))
-    }
-    assert not found, f"typed by hand: {found}"
-
-
-def test_no_speed_is_typed_in_the_words_that_fragments_are_made_of():
-    """Strings of the modules that make them, and the reasons that they quote."""
+def test_no_speed_is_typed_in_what_pages_show_of_code_or_make_of_data():
     found = {}
-    for path in (ROOT / "src/softmax_site").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if claim := CLAIM.search(node.value):
-                    found[f"{path.relative_to(ROOT)}:{node.lineno}"] = claim[0]
-    for case, reason in json.loads((ROOT / REASONS).read_text("utf8")).items():
-        if claim := CLAIM.search(reason) or re.search(r"\b0\.\d\d\b", reason):
-            found[case] = claim[0]
-    assert not found, f"typed by hand: {found}"
+    for path in CODE:
+        name = path.relative_to(ROOT).as_posix()
+        found[name] = {*typed_speeds(path.read_text("utf8"))} - {*EXCUSED.get(name, {})}
+    reasons = (ROOT / REASONS).read_text("utf8")
+    found[REASONS] = {*typed_speeds(reasons), *re.findall(r"\b0\.\d\d\b", reasons)}
+    assert not any(found.values()), {name: each for name, each in found.items() if each}

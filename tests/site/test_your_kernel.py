@@ -11,9 +11,9 @@ from exercises import __main__ as command
 from kernel_cases import INTERPRETED
 from site_build import ROOT, python
 from softmax_bench import traffic
-from softmax_playground import kernel_source, small_triton
-from softmax_playground.checker import course, in_page, judge, timed, with_small_triton, with_triton
-from softmax_playground.small_triton import library, session
+from softmax_playground import small_triton
+from softmax_playground.checker import course, in_page, timed, with_triton
+from softmax_playground.small_triton import session
 from softmax_site import on_your_gpu
 from softmax_tutorial import __main__ as tutorial
 from softmax_tutorial import ladder_table, single_block, three_loops, two_loops
@@ -38,7 +38,26 @@ def said(name: str, source: str = "") -> dict:
     return json.loads(in_page.answer(small_triton, line_of, sheets, request, BASIS))
 
 
-# ---- How good the prediction is ----
+@pytest.fixture
+def small_ladder(monkeypatch):
+    """A matrix that the interpreter can take, and a timer that knows the answers."""
+    monkeypatch.setattr(tutorial, "SHAPE", (3, 64))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A GPU")
+    seen = []
+
+    def microseconds(call):
+        seen.append(call)
+        call()
+        return 100.0 * len(seen)
+
+    monkeypatch.setattr(tutorial, "timer", lambda: microseconds)
+    return seen
+
+
+def timed_by_command(name: str, source: str, folder) -> int:
+    """The exit code of the command on a file with that source."""
+    (folder / "mine.py").write_text(source, "utf8")
+    return command.main([name, "--time", "--file", str(folder / "mine.py")])
 
 
 def test_rungs_are_predicted_from_their_traffic():
@@ -62,33 +81,6 @@ def test_a_number_read_again_is_cheaper_where_the_cache_has_it():
     assert timed.predicted(BASIS | {"l2_bytes": 2**20}, 3, 1, 16) == many
 
 
-RUNGS = {
-    "single_block": lambda k, x, y, n: k[1,](x, y, n, n, n, LOG=False, BLOCK_SIZE=n),
-    "three_loops": lambda k, x, y, n: k[1,](
-        x, y, n, n, 1, n, LOG=False, BLOCK_ROWS=1, BLOCK_COLS=n // 4
-    ),
-}
-RUNGS["two_loops"] = RUNGS["three_loops"]
-
-
-@pytest.mark.parametrize("name", RUNGS)
-def test_an_exercise_moves_what_its_rung_moves(name):
-    """Counted in the small Triton, both of them."""
-    module, kernel = f"softmax_tutorial.{name}", f"softmax_forward_{name}_kernel"
-    found = library.load(kernel_source.needed(ROOT / "src", [(module, kernel)]))[module][kernel]
-    n = timed.COLS
-    lab = with_small_triton.Lab(small_triton)
-    x, y = lab.tensor([[0.0] * n], "x"), lab.empty((1, n), "y")
-    with small_triton.record() as trace:
-        RUNGS[name](found, x, y, n)
-    moved = sum(len(trace.of(kind)) for kind in ("load", "store"))
-    assert moved == TIMED[name] * n
-    each = COURSE[name]
-    sheet = judge.Sheet(each.check, each.solution)
-    assert sheet.failure(each.solution, small_triton.run, lab)[0]
-    assert timed.counted(lab.on_matrix, lab)[:2] == (TIMED[name], TIMED[name] - 2)
-
-
 @pytest.mark.parametrize("name", TIMED)
 def test_an_exercise_says_how_long_its_kernel_takes(name):
     """In the page, once it is right; in the order of the ladder."""
@@ -101,24 +93,22 @@ def test_an_exercise_says_how_long_its_kernel_takes(name):
     level, *_ = found["predicted"].split("level with ")[1].split(".")
     rung = {2: "single block", 3: "two loops", 4: "three loops"}[TIMED[name]]
     assert rung in level.split(";")[0]
+    assert "predicted" not in said(name, COURSE[name].start)
 
 
-def test_others_are_on_no_ladder():
-    assert {name for name in COURSE if "predicted" in said(name)} == {*TIMED}
-    assert "predicted" not in said("single_block", COURSE["single_block"].start)
+@interpreted
+def test_others_are_on_no_ladder(small_ladder, tmp_path, capsys):
+    assert not [name for name in COURSE if name not in TIMED and "predicted" in said(name)]
+    assert timed_by_command("lse_kernel", COURSE["lse_kernel"].solution, tmp_path) == 1
+    assert "computes no softmax of a matrix's rows" in capsys.readouterr().out
 
 
 AGAIN = "x = tl.load(x_ptr + row * n_cols + cols, mask=mask, other=-float('inf'))"
-NARROW = """
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    m = -float("inf")
-    d = 0.0
+HEAD = COURSE["three_loops"].solution.partition("def ")[0]
+NARROW = (
+    HEAD
+    + """def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
+    row, m, d = tl.program_id(0), -float("inf"), 0.0
     for j in range(n_cols):
         m = tl.maximum(m, tl.load(x_ptr + row * n_cols + j))
     for j in range(n_cols):
@@ -126,6 +116,7 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
     for j in range(n_cols):
         tl.store(y_ptr + row * n_cols + j, tl.exp(tl.load(x_ptr + row * n_cols + j) - m) / d)
 """
+)
 
 
 def test_what_traffic_does_not_decide_is_not_predicted():
@@ -188,9 +179,6 @@ def test_the_page_ranks_a_right_softmax_and_offers_its_file(tab):
     assert not place.inner_text()
 
 
-# ---- The command ----
-
-
 @pytest.mark.slow
 def test_without_a_gpu_the_command_predicts_and_says_what_to_do(tmp_path):
     file = tmp_path / "mine.py"
@@ -216,32 +204,11 @@ def test_warps_are_those_of_the_rungs(monkeypatch):
     }
 
 
-@pytest.fixture
-def small_ladder(monkeypatch):
-    """A matrix that the interpreter can take, and a timer that knows the answers."""
-    monkeypatch.setattr(tutorial, "SHAPE", (3, 64))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A GPU")
-    seen = []
-
-    def timer():
-        def microseconds(call):
-            seen.append(call)
-            call()
-            return 100.0 * len(seen)
-
-        return microseconds
-
-    monkeypatch.setattr(tutorial, "timer", timer)
-    return seen
-
-
 @interpreted
 @pytest.mark.parametrize("name", ["single_block", "three_loops", "online_softmax"])
 def test_the_command_times_a_kernel_beside_the_rungs(name, small_ladder, tmp_path, capsys):
     """It is a row of the table; the first is the copy, and ours is the last to be timed."""
-    file = tmp_path / "mine.py"
-    file.write_text(COURSE[name].solution, "utf8")
-    assert command.main([name, "--time", "--file", str(file)]) == 0
+    assert timed_by_command(name, COURSE[name].solution, tmp_path) == 0
     out = capsys.readouterr().out
     rows = {line[:13].strip(): line[13:].split() for line in out.splitlines()}
     count = len(ladder_table.LADDER) + 1
@@ -269,32 +236,20 @@ def test_the_small_triton_looks_first(monkeypatch):
 @interpreted
 def test_a_wrong_kernel_is_not_timed(small_ladder, tmp_path, capsys):
     """Neither one that the checker refuses, nor one that is wrong on the large matrix alone."""
-    file = tmp_path / "mine.py"
     text = COURSE["single_block"].solution
-    file.write_text(text.replace("x - tl.max(x, axis=0)", "x"), "utf8")
-    assert command.main(["single_block", "--time", "--file", str(file)]) == 1
+    soon = text.replace("x - tl.max(x, axis=0)", "x")
+    assert timed_by_command("single_block", soon, tmp_path) == 1
     assert "Without the maximum exp(x) overflows" in capsys.readouterr().out and not small_ladder
     late = text.replace("e / tl.sum(e, axis=0)", "e / tl.sum(e, axis=0) * (1 + (n_cols > 60))")
-    file.write_text(late, "utf8")
-    assert command.main(["single_block", "--time", "--file", str(file)]) == 1
+    assert timed_by_command("single_block", late, tmp_path) == 1
     assert "yours gives a wrong answer" in capsys.readouterr().out
-
-
-@interpreted
-def test_what_is_on_no_ladder_says_so(small_ladder, tmp_path, capsys):
-    file = tmp_path / "mine.py"
-    file.write_text(COURSE["lse_kernel"].solution, "utf8")
-    assert command.main(["lse_kernel", "--time", "--file", str(file)]) == 1
-    assert "computes no softmax of a matrix's rows" in capsys.readouterr().out
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["single_block", "three_loops", "two_loops", "long_softmax"])
 def test_on_a_gpu_the_prediction_holds(name, tmp_path, capsys):
     """From the copy of the same run: the GPU may be another one than that of the data."""
-    file = tmp_path / f"{name}.py"
-    file.write_text(COURSE[name].solution, "utf8")
-    assert command.main([name, "--time", "--file", str(file)]) == 0
+    assert timed_by_command(name, COURSE[name].solution, tmp_path) == 0
     out = capsys.readouterr().out
     rows = {line[:13].strip(): line[13:].split() for line in out.splitlines() if "█" in line}
     us = {label: float(row[0].replace(",", "")) for label, row in rows.items()}

@@ -13,7 +13,7 @@ from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block
 from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
-from softmax_site.benchmarks.values import filled
+from softmax_site.benchmarks.values import faults, filled
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import bound, link, missed, reason_groups, verdict
 
@@ -53,7 +53,7 @@ def targets_fragment(data: dict) -> Fragment:
 
 def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> Fragment:
     """The cells that missed, worst first, gathered below the reasons that they share; these may
-    quote what counters say of all of them."""
+    quote what counters say of all of them, where they were read."""
     of_case = _ours(data)
     below = [cell for cell in targets.cells(data["rows"]) if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
@@ -67,7 +67,8 @@ def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> 
             pair = bound(cell.asked), cell.reached
             asked, reached = (text.removesuffix(" of the copy") for text in pair)
             listed.append(f"{_where(of_case[cell.case])} {missed(reached)} ({asked})")
-        why = filled(reason, profiles.of([cell.case for cell in cells]))
+        names = profiles.of([cell.case for cell in cells])
+        why = filled(reason, names, unsaid=[what for what, _ in faults(reason, names)])
         body.append(f"<dt>{why}</dt><dd>{'<br>'.join(listed)}</dd>")
     told = block(f'<dl class="bench-missed">{"".join(body)}</dl>')
     return Fragment(f"{told}\n\n{origin(list(of_case.values()))}")

@@ -61,18 +61,20 @@ class Headline(NamedTuple):
 
 
 HEADLINES = {
-    **{name: Headline("ladder", name, (8192, 16384)) for name in LADDER},
+    **{name: Headline("ladder", name, (2048, 65536)) for name in LADDER},
+    "single_block": Headline("ladder", "single_block", (8192, 16384)),
     "backward": Headline("ladder", "single_block", (8192, 16384), direction="backward"),
     "packed_rows": Headline("ladder", "packed_rows", (524288, 256)),
     "aligned_rows": Headline("forward", CHOOSER, (171853, 781)),
-    "split_rows": Headline("ladder", "split_rows", (512, 262144)),
+    "split_rows": Headline("ladder", "split_rows", (2048, 65536)),
     "strided": Headline("strided", "strided", (64, 1024, 2048), dim=1),
     "split_strided": Headline("strided", "strided", (512, 4096, 64), dim=1),
     "two_pass": Headline("strided", "strided", (131072, 1024), dim=0),
     "logsumexp": Headline("log_softmax", CHOOSER, (8192, 16384), op="logsumexp"),
 }
 """By the name of the fragment, `reaches-NAME`: always float32, on a shape that the library gives to
-the kernel of that name, if it gives it any."""
+the kernel of that name, if it gives it any, and for the ladder the one that its pages speak of; a
+single block cannot hold the rows of that."""
 
 
 def headline(data: dict, name: str) -> tuple[float, dict] | None:

@@ -33,8 +33,6 @@ def generate() -> dict[str, str]:
     forward, jacobian, backward = worked.forward(), worked.jacobian(), worked.backward()
     statistics = [np.array([[step.m, step.d] for step in worked.online(row)]) for row in (0, 1)]
     views = {
-        "docs/_computed/worked-input.md": _matrix("X", "two rows of input", worked.X, 0)
-        + _matrix(r"\mathit{dY}", "the gradient that arrives at the output", worked.DY, 1),
         "docs/_computed/worked-forward.md": _matrix(
             r"\mathbf{m}", "the largest entry of each row", forward["m"], 0
         )
@@ -44,7 +42,7 @@ def generate() -> dict[str, str]:
         "docs/_computed/worked-online.md": _matrix(
             r"(m_i, d_i) \text{, row 1}", "after 1, 2 and 3 columns", statistics[0]
         )
-        + _matrix(r"(m_i, d_i) \text{, row 2}", "the last line is that of the row", statistics[1]),
+        + _matrix(r"(m_i, d_i) \text{, row 2}", "the last line is of the whole row", statistics[1]),
         "docs/_computed/worked-jacobian.md": _matrix(
             r"J \text{ of row 1}", "symmetric; its rows add up to 0", jacobian[0]
         )

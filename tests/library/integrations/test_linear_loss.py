@@ -1,5 +1,6 @@
 """Steps of training whose loss is computed from hidden states, beside those that make logits."""
 
+import contextlib
 import copy
 import threading
 
@@ -8,7 +9,7 @@ import torch
 
 import triton_softmax.linear
 from kernel_cases import DEVICE, quiet
-from small_models import LENGTH, SHAPE, VOCABULARY, assert_same_step, batch, replica_of, small, step
+from small_models import LENGTH, VOCABULARY, assert_same_step, batch, replica_of, small, step
 from triton_softmax import arguments
 from triton_softmax.integrations import patch_transformers
 
@@ -115,19 +116,11 @@ def test_another_class_may_be_ignored():
         torch.testing.assert_close(model_of(), wanted)
 
 
-def test_hidden_states_that_are_kept():
-    model, given = training("gemma2"), batch()
-    given["labels"] = given["labels"][:, -4:]
-    wanted = model(**given, logits_to_keep=4)
-    with patch_transformers(linear_loss=True) as handle:
-        found = model(**given, logits_to_keep=4)
-    torch.testing.assert_close(found.loss, wanted.loss)
-    assert found.logits is None and handle.calls["linear_cross_entropy"] == 1
-
-
 def test_the_rest_of_the_output_stays():
+    """Of those hidden states that are kept."""
     model, given = training("mixtral"), batch()
-    more = {"output_hidden_states": True, "output_router_logits": True}
+    given["labels"] = given["labels"][:, -4:]
+    more = {"output_hidden_states": True, "output_router_logits": True, "logits_to_keep": 4}
     wanted = model(**given, **more)
     with patch_transformers(linear_loss=True):
         found = model(**given, **more)
@@ -165,23 +158,6 @@ def test_no_tensor_has_the_size_of_the_logits(interpreted, monkeypatch):
     assert handle.calls == {"linear_cross_entropy": 1}
 
 
-@pytest.mark.gpu
-def test_a_gpu_never_holds_the_logits(monkeypatch):
-    monkeypatch.setattr(triton_softmax.linear, "BYTES", 1 << 20)
-    config = transformers.LlamaConfig(**SHAPE | {"vocab_size": 100_000}, tie_word_embeddings=True)
-    model = transformers.LlamaForCausalLM(config).to("cuda", torch.bfloat16).train()
-    tokens = torch.zeros(4, 1024, dtype=torch.int64, device="cuda")
-    logits, peaks = 2 * tokens.numel() * 100_000, []
-    for linear_loss in (False, True):
-        with patch_transformers(linear_loss=linear_loss):
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            model(input_ids=tokens, labels=tokens).loss.backward()
-            peaks.append(torch.cuda.max_memory_allocated() - before)
-            model.zero_grad(set_to_none=True)
-    assert peaks[0] > 2 * logits and peaks[1] < logits / 4
-
-
 # Who needs the logits has them.
 
 
@@ -210,17 +186,6 @@ def test_without_labels_the_logits_are_there_and_the_reason_is_said():
         each.logits.square().sum().backward()
         gradients.append(model.lm_head.weight.grad.clone())
     torch.testing.assert_close(*gradients)
-
-
-def test_generation_has_its_logits():
-    model, tokens = training("llama"), batch()["input_ids"]
-    given = {"max_new_tokens": 3, "do_sample": False, "output_logits": True}
-    given |= {"return_dict_in_generate": True, "pad_token_id": 0}
-    wanted = model.generate(tokens, **given)
-    with patch_transformers(linear_loss=True):
-        found = model.generate(tokens, **given)
-    assert torch.equal(found.sequences, wanted.sequences)
-    torch.testing.assert_close(found.logits, wanted.logits)
 
 
 class WithZLossForCausalLM(transformers.LlamaForCausalLM):
@@ -323,27 +288,31 @@ def test_another_head_makes_logits(change, reason):
     assert_makes_logits(model, reason)
 
 
-@pytest.mark.parametrize("where", [["q_proj", "v_proj"], ["lm_head"]], ids=["layers", "head"])
-def test_adapters(where):
+ADAPTERS = {
+    # options, and why logits are made
+    "layers": ({"target_modules": ["q_proj", "v_proj"]}, None),
+    "head": ({"target_modules": ["lm_head"]}, "peft.tuners.lora.*, not a torch.nn.Linear"),
+    "a head that is saved beside": (
+        {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+        "ModulesToSaveWrapper, not a torch.nn.Linear",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapters(name):
     import peft
 
-    config = peft.LoraConfig(target_modules=where, init_lora_weights=False)
+    options, reason = ADAPTERS[name]
+    config = peft.LoraConfig(**options, init_lora_weights=False)
     model = peft.get_peft_model(training("llama"), config).train()
+    if reason is not None:
+        assert_makes_logits(model, reason)
+        return
     wanted = step(model)
     assert wanted[1] and all("lora" in name for name in wanted[1])
-    if where == ["lm_head"]:
-        assert_makes_logits(model, "peft.tuners.lora.*, not a torch.nn.Linear")
-    else:
-        assert_linear(model, wanted)
-        assert_linear(model, wanted, one=model)
-
-
-def test_a_head_that_is_saved_beside_its_adapter_makes_logits():
-    import peft
-
-    config = peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
-    model = peft.get_peft_model(training("llama"), config).train()
-    assert_makes_logits(model, "ModulesToSaveWrapper, not a torch.nn.Linear")
+    for one in (None, model):
+        assert_linear(model, wanted, one=one)
 
 
 # In a trainer.
@@ -375,32 +344,31 @@ def trained(tmp_path, linear_loss: bool, **options):
     return model, handle.calls, metrics["eval_loss"]
 
 
-def test_a_trainer(tmp_path):
+TRAINERS = {
+    # options, how often the linear loss runs in two steps of two batches, and what is said
+    "plain": ({}, 4, None),
+    # Accelerate sets a `forward` on the model, which calls ours.
+    "mixed precision": ({"bf16": True}, 4, None),
+    "smoothed labels": ({"label_smoothing_factor": 0.2}, 0, "got no labels, as where a trainer"),
+}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_trainer(name, tmp_path):
     """The losses of a trainer's steps are divided by the number of all tokens of two batches."""
-    model, calls, metric = trained(tmp_path, True)
-    wanted, other_calls, other_metric = trained(tmp_path, False)
-    assert calls["linear_cross_entropy"] == 4 and other_calls["cross_entropy"] == 5
-    assert calls["cross_entropy"] == 1  # of evaluation
-    torch.testing.assert_close(dict(model.named_parameters()), dict(wanted.named_parameters()))
-    assert metric == pytest.approx(other_metric)
+    options, linear, words = TRAINERS[name]
+    with pytest.warns(UserWarning, match=words) if words else contextlib.nullcontext():
+        model, calls, metric = trained(tmp_path, True, **options)
+    wanted, other_calls, other_metric = trained(tmp_path, False, **options)
+    assert calls.get("linear_cross_entropy", 0) == linear
+    if name == "plain":
+        assert other_calls["cross_entropy"] == 5
+        assert calls["cross_entropy"] == 1  # of evaluation
+    near = {"rtol": 0.01, "atol": 1e-4} if "bf16" in options else {}
+    for parameter, each in model.named_parameters():
+        torch.testing.assert_close(each, wanted.get_parameter(parameter), **near)
+    assert metric == pytest.approx(other_metric, rel=0.01 if near else None)
     assert not torch.equal(model.lm_head.weight, training("llama").lm_head.weight)
-
-
-def test_a_trainer_in_mixed_precision(tmp_path):
-    """Accelerate sets a `forward` on the model, which calls ours."""
-    model, calls, _ = trained(tmp_path, True, bf16=True)
-    wanted, *_ = trained(tmp_path, False, bf16=True)
-    assert calls["linear_cross_entropy"] == 4
-    for name, each in model.named_parameters():
-        torch.testing.assert_close(each, wanted.get_parameter(name), rtol=0.01, atol=1e-4)
-
-
-def test_a_trainer_that_smooths_labels(tmp_path):
-    with pytest.warns(UserWarning, match="got no labels, as where a trainer smooths them"):
-        model, calls, _ = trained(tmp_path, True, label_smoothing_factor=0.2)
-    wanted, *_ = trained(tmp_path, False, label_smoothing_factor=0.2)
-    assert "linear_cross_entropy" not in calls
-    torch.testing.assert_close(dict(model.named_parameters()), dict(wanted.named_parameters()))
 
 
 def test_replicas():

@@ -48,19 +48,13 @@ def nothing_of_ours_stays():
 
 # The loss.
 
-GIVEN = [
-    {},
-    {"num_items_in_batch": 7},
-    {"num_items_in_batch": torch.tensor(7)},
-    {"num_items_in_batch": torch.tensor([7])},
-    {"num_items_in_batch": torch.tensor([[7]])},  # of a replica of DataParallel
-    {"num_items_in_batch": torch.tensor([[7], [5]])},
-    {"num_items_in_batch": torch.tensor([7.0, 5.0], dtype=torch.float64)},
-    {"num_items_in_batch": torch.tensor([], dtype=torch.int64)},
-    {"ignore_index": 5},
-    {"shift_labels": True},
-    {"something": "else"},
-]
+NUMBERS = [
+    7,
+    *map(torch.tensor, (7, [7], [[7]], [[7], [5]], [])),
+]  # [[7]]: of a DataParallel replica
+NUMBERS += [torch.tensor([7.0, 5.0], dtype=torch.float64)]
+GIVEN = [{"num_items_in_batch": each} for each in NUMBERS]
+GIVEN += [{}, {"ignore_index": 5}, {"shift_labels": True}, {"something": "else"}]
 
 
 def losses_of(x: torch.Tensor, labels: torch.Tensor, **given):
@@ -123,25 +117,34 @@ def test_a_second_derivative_by_operators_is_right(monkeypatch):
 # Models.
 
 
+EVERY = {"cross_entropy": 1, "softmax": 2}
+TWICE = EVERY | {"softmax": 4}
+
+
+def assert_ours(run, counts, one=None, wanted=None, **tolerance) -> None:
+    """What runs gives with our functions what it gave, and counts these."""
+    wanted = run() if wanted is None else wanted
+    with patch_transformers(one) as handle:
+        found = run()
+    assert_same_step(found, wanted, **tolerance)
+    assert handle.calls == counts
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_step_of_training_is_the_same_and_counted(name):
-    model, layers = small(name), 4 if name in ROUTED else 2
-    wanted = step(model)
+    model = small(name)
+    run, counts = lambda: step(model), TWICE if name in ROUTED else EVERY
+    wanted = run()
     for one in (None, model):
-        with patch_transformers(one) as handle:
-            assert_same_step(step(model), wanted)
-        assert handle.calls == {"cross_entropy": 1, "softmax": layers}
-    assert_same_step(step(model), wanted, rtol=0, atol=0)
-    assert sum(handle.calls.values()) == layers + 1
+        assert_ours(run, counts, one)
+    assert_same_step(run(), wanted, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", LOSS_ALONE)
+@pytest.mark.parametrize("name", [*LOSS_ALONE, "sdpa"])
 def test_a_softmax_beside_the_interface_stays_theirs(name):
-    model = small(name).eval()  # without dropout
-    wanted = step(model)
-    with patch_transformers() as handle:
-        assert_same_step(step(model), wanted)
-    assert handle.calls == {"cross_entropy": 1}
+    model = small("llama", attention="sdpa") if name == "sdpa" else small(name)
+    model.eval()  # without dropout
+    assert_ours(lambda: step(model), {"cross_entropy": 1})
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -160,10 +163,7 @@ def test_a_step_in_16_bits(name):
 def test_without_a_gpu_and_the_interpreter_the_library_answers(monkeypatch):
     monkeypatch.setattr(arguments, "INTERPRETED", False)
     model = small("mixtral")
-    wanted = step(model)
-    with patch_transformers() as handle:
-        assert_same_step(step(model), wanted)
-    assert handle.calls == {"cross_entropy": 1, "softmax": 4}
+    assert_ours(lambda: step(model), TWICE)
 
 
 def test_attention_keeps_its_softmax_in_16_bits_only():
@@ -178,25 +178,16 @@ def test_attention_keeps_its_softmax_in_16_bits_only():
 
 
 def test_dropout_draws_the_same_numbers():
-    model = small("llama")
-    model.config.attention_dropout = 0.5
-    for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.5
-    results = []
-    for patch in (False, True):
-        handle = patch_transformers() if patch else None
+    model = small("llama").train()
+    for each in model.modules():
+        if hasattr(each, "attention_dropout"):
+            each.attention_dropout = 0.5
+
+    def run():
         torch.manual_seed(3)
-        results.append(step(model.train()))
-        if handle is not None:
-            handle.remove()
-    assert_same_step(*results)
+        return step(model)
 
-
-def test_sdpa_is_left_alone():
-    model = small("llama", attention="sdpa")
-    with patch_transformers() as handle:
-        step(model)
-    assert handle.calls == {"cross_entropy": 1}
+    assert_ours(run, EVERY)
 
 
 def test_the_logits_that_are_kept():
@@ -214,10 +205,7 @@ def test_checkpoints_compute_again():
     model = small("llama").train()
     wanted = step(model)
     model.gradient_checkpointing_enable()
-    with patch_transformers() as handle:
-        found = step(model)
-    assert_same_step(found, wanted)
-    assert handle.calls == {"cross_entropy": 1, "softmax": 4}
+    assert_ours(lambda: step(model), TWICE, wanted=wanted)
 
 
 def test_replicas_run_ours():
@@ -225,7 +213,7 @@ def test_replicas_run_ours():
     wanted, replica = model(**given).loss, replica_of(model)
     with patch_transformers() as handle:
         torch.testing.assert_close(replica(**given).loss, wanted)
-    assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+    assert handle.calls == EVERY
     with patch_transformers(model) as handle:
         torch.testing.assert_close(replica(**given).loss, wanted)
     assert handle.calls == {}
@@ -236,12 +224,9 @@ def test_adapters_run_ours():
 
     model = small("llama")
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"]))
-    wanted = step(adapted)
-    assert wanted[1] and all("lora" in name for name in wanted[1])
+    assert all("lora" in name for name in step(adapted)[1])
     for one in (None, model, adapted):
-        with patch_transformers(one) as handle:
-            assert_same_step(step(adapted), wanted)
-        assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+        assert_ours(lambda: step(adapted), EVERY, one)
 
 
 @pytest.mark.slow
@@ -269,14 +254,9 @@ def test_models_with_a_loss_of_another_kind_keep_it():
     bert = transformers.BertConfig(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, **heads, **no_dropout
     )
-    for model in (
-        transformers.T5ForConditionalGeneration(t5).to(DEVICE),
-        transformers.BertForMaskedLM(bert).to(DEVICE),
-    ):
-        wanted = step(model)
-        with patch_transformers() as handle:
-            assert_same_step(step(model), wanted)
-        assert "cross_entropy" not in handle.calls
+    for model in (transformers.T5ForConditionalGeneration(t5), transformers.BertForMaskedLM(bert)):
+        model = model.to(DEVICE)
+        assert_ours(lambda model=model: step(model), {})
 
 
 def test_torch_compile_gives_the_same_and_counts_nothing():
@@ -284,9 +264,7 @@ def test_torch_compile_gives_the_same_and_counts_nothing():
     model.model.layers = model.model.layers[:1]
     wanted, compiled = step(model), torch.compile(model, backend="aot_eager")
     for one in (None, model):
-        with patch_transformers(one) as handle:
-            assert_same_step(step(compiled), wanted)
-        assert handle.calls == {}
+        assert_ours(lambda: step(compiled), {}, one, wanted=wanted)
     assert_same_step(step(compiled), wanted)
 
 
@@ -353,7 +331,7 @@ def test_what_another_put_in_stays():
         wanted = step(model)
         with patch_transformers() as handle:
             assert_same_step(step(model), wanted)
-        assert handle.calls == {"cross_entropy": 1, "softmax": 2}
+        assert handle.calls == EVERY
         assert mapping["ForCausalLM"] is THEIR_LOSS
     finally:
         eager.pop("eager", None)
@@ -396,18 +374,17 @@ def test_the_handle_of_a_model_goes_before_one_for_all(model_first):
         own, general = patch_transformers(model), patch_transformers()
     else:
         general, own = patch_transformers(), patch_transformers(model)
-    every = {"cross_entropy": 1, "softmax": 2}
     with own, general:
         step(model)
-        assert (own.calls, general.calls) == (every, {})
+        assert (own.calls, general.calls) == (EVERY, {})
         step(other)
-        assert (own.calls, general.calls) == (every, every)
+        assert (own.calls, general.calls) == (EVERY, EVERY)
         with patch_transformers(torch.nn.ModuleList([model])) as third:
             step(model)
-        assert (third.calls, own.calls) == (every, every)
+        assert (third.calls, own.calls) == (EVERY, EVERY)
         own.remove()
         step(model)
-        assert general.calls == {"cross_entropy": 2, "softmax": 4} and own.calls == every
+        assert general.calls == {"cross_entropy": 2, "softmax": 4} and own.calls == EVERY
 
 
 def test_only_what_is_in_the_module_is_covered():

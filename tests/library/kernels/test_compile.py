@@ -15,7 +15,7 @@ import pytest
 import triton
 
 import softmax_tutorial
-from softmax_bench.compilation import Compilation, access_bits, compiled
+from softmax_bench.compilation import Compilation, compiled
 from triton_softmax.operations import OPERATIONS
 from triton_softmax.plan import GEOMETRIES
 
@@ -334,16 +334,3 @@ def test_what_is_not_compiled():
     with pytest.raises(RuntimeError, match="nobody"):
         compiled("softmax(torch.empty(8, 8), 1, nobody=1)")
     assert compiled("torch.empty(8)") == []
-
-
-@pytest.mark.parametrize(
-    ("instruction", "bits"),
-    [
-        ("ld.global.L1::evict_first.v4.b32", 128),
-        ("st.global.v8.b32", 256),
-        ("flat_store_dwordx2", 64),
-        ("buffer_load_ubyte", 8),
-    ],
-)
-def test_access_bits(instruction, bits):
-    assert access_bits(instruction) == bits

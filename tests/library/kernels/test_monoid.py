@@ -40,20 +40,17 @@ def exp_shifted_kernel(x_ptr, m_ptr, y_ptr, SIZE: tl.constexpr):
 
 
 @triton.jit
-def reduce_kernel(x_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
-    x = tl.load(x_ptr + tl.arange(0, SIZE))
-    m, d = tl.reduce((x, tl.where(x == float("-inf"), 0.0, 1.0).to(x.dtype)), 0, merge)
-    tl.store(m_ptr, m)
-    tl.store(d_ptr, d)
-
-
-@triton.jit
-def scan_kernel(x_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
+def summaries_kernel(x_ptr, m_ptr, d_ptr, SIZE: tl.constexpr):
+    """A summary of all elements, and behind it those of the first ones."""
     i = tl.arange(0, SIZE)
     x = tl.load(x_ptr + i)
-    m, d = tl.associative_scan((x, tl.full((SIZE,), 1.0, x.dtype)), 0, merge)
-    tl.store(m_ptr + i, m)
-    tl.store(d_ptr + i, d)
+    pairs = (x, tl.where(x == float("-inf"), 0.0, 1.0).to(x.dtype))
+    m, d = tl.reduce(pairs, 0, merge)
+    tl.store(m_ptr, m)
+    tl.store(d_ptr, d)
+    m, d = tl.associative_scan(pairs, 0, merge)
+    tl.store(m_ptr + 1 + i, m)
+    tl.store(d_ptr + 1 + i, d)
 
 
 def device_merge(first, second, dtype=torch.float64):
@@ -108,20 +105,15 @@ def test_exp_shifted(dtype):
     )
 
 
-def test_merge_as_a_combine_function():
-    x = torch.tensor([1.0, -INF, 3.0, 5.0, -INF, 2.0, 4.5, 0.0], dtype=torch.float64, device=DEVICE)
-    m, d = (
-        torch.empty(1, dtype=x.dtype, device=DEVICE),
-        torch.empty(1, dtype=x.dtype, device=DEVICE),
-    )
-    reduce_kernel[(1,)](x, m, d, 8)
-    np.testing.assert_allclose([m.item(), d.item()], reference.summary(x.cpu().numpy()), rtol=1e-14)
-
-
-def test_a_scan_gives_the_online_recurrence():
-    x = torch.tensor([1.0, 3.0, 2.0, 5.0, 5.0, -4.0, 7.0, 6.0], dtype=torch.float64, device=DEVICE)
-    m, d = torch.empty_like(x), torch.empty_like(x)
-    scan_kernel[(1,)](x, m, d, 8)
-    steps = reference.online_steps(x.cpu().numpy())
-    np.testing.assert_allclose(m.cpu(), [step.m for step in steps], rtol=1e-14)
-    np.testing.assert_allclose(d.cpu(), [step.d for step in steps], rtol=1e-14)
+@pytest.mark.parametrize(
+    "row", [[1.0, -INF, 3.0, 5.0, -INF, 2.0, 4.5, 0.0], [1.0, 3.0, 2.0, 5.0, 5.0, -4.0, 7.0, 6.0]]
+)
+def test_merge_as_a_combine_function(row):
+    """Of a reduction, and of a scan, which gives the online recurrence."""
+    x = torch.tensor(row, dtype=torch.float64, device=DEVICE)
+    m, d = torch.empty(2, 9, dtype=x.dtype, device=DEVICE)
+    summaries_kernel[(1,)](x, m, d, 8)
+    steps = list(reference.online_steps(np.array(row)))
+    whole = reference.summary(np.array(row))
+    np.testing.assert_allclose(m.cpu(), [whole[0], *(step.m for step in steps)], rtol=1e-14)
+    np.testing.assert_allclose(d.cpu(), [whole[1], *(step.d for step in steps)], rtol=1e-14)
