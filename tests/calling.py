@@ -12,8 +12,7 @@ import torch.distributed as dist
 
 import interpreted  # noqa: F401
 import triton_softmax
-from on_ranks import drawn, mesh_of, near, replaced  # noqa: F401
-from triton_softmax import arguments
+from on_ranks import computed, drawn, mesh_of, near  # noqa: F401
 
 ROWS = 2
 TOLERANCE = torch.float32
@@ -66,7 +65,7 @@ def outcome(group: Any, sizes: list[int], call: dict[str, Any]) -> tuple[str, st
 def sequence(group: Any, calls: list[tuple[list[int], list[dict[str, Any]]]], by_kernels=False):
     """The outcomes of calls, of each its sizes and what every rank calls."""
     dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=10), group)
-    with replaced((arguments, "INTERPRETED", by_kernels and arguments.INTERPRETED)):
+    with computed(by_kernels):
         return [outcome(group, sizes, of_ranks[group.rank()]) for sizes, of_ranks in calls]
 
 

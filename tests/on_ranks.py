@@ -10,7 +10,7 @@ import functools
 import math
 import os
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ from torch.nn import functional as F
 import interpreted  # noqa: F401
 import probe
 import triton_softmax
-from in_float64 import cross_entropy_of, tokens_of
+from in_float64 import cross_entropy_of, softmax_of, tokens_of
 from triton_softmax import (
     arguments,
     batch_invariant,
@@ -133,23 +133,61 @@ def of_the_whole(function, x, dtype=torch.float64, seed=1) -> tuple[torch.Tensor
     return y.detach(), dy, dx
 
 
-def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
-    """Softmax or log-softmax of shards, and its gradient, is that of the whole: in one message
-    each way. Kernels send m and a sum for each row, or for each chunk
-    of a long one; operators all elements."""
-    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
-    expected, dy, gradient = of_the_whole(lambda x: getattr(torch, name)(x, dim), x, dtype)
-    mine = part(x, group, dim, sizes).requires_grad_()
+class Told(NamedTuple):
+    """What a rank got and sent in a call and in its backward pass."""
+
+    results: tuple[torch.Tensor, ...]
+    given: torch.Tensor
+    gradient: Any
+    sent: list[int]
+    backward: list[int]
+
+
+def compared(
+    group, call, of, x, dim=-1, sizes=None, cut=False, by_kernels=True, in_place=False,
+    differentiable=True, times=1,
+) -> Told:  # fmt: skip
+    """Results and gradient of a call on parts of x are those `of` the whole in float64. Results
+    that are `cut` are parts too, and others the same on all ranks."""
+    mine = functools.partial(part, group=group, dim=dim, sizes=sizes)
+    whole, leaf = x.double().clone().requires_grad_(), mine(x).requires_grad_()
+    given = leaf * 1 if in_place else leaf
     with computed(by_kernels):
-        NORMALIZED[name](mine, dim, group=group)  # they agree
+        call(leaf * 1)  # they agree
         with messages() as sent:
-            y = NORMALIZED[name](mine, dim, group=group)
+            found = as_tuple(call(given))
+        expected = as_tuple(of(whole))
+        assert len(found) == len(expected)
+        dys = [drawn(w.shape, y.dtype, seed=5) for y, w in zip(found, expected)]
+        which = [i for i, y in enumerate(found) if y.requires_grad]
         with messages() as backward:
-            y.backward(part(dy, group, dim, sizes))
-    assert y.is_contiguous() and y.dtype == dtype and y.shape == mine.shape
-    near(y, part(expected, group, dim, sizes), dtype)
-    near(mine.grad, part(gradient, group, dim, sizes), dtype)
-    assert mine.grad.dtype == dtype
+            arriving = [mine(dys[i]) if cut else dys[i] for i in which]
+            torch.autograd.backward([found[i] for i in which], arriving)
+    wanted = [expected[i] for i in which], whole, [dys[i].double() for i in which]
+    (gradient,) = torch.autograd.grad(*wanted)
+    for y, of_all in zip(found, expected):
+        of_all = mine(of_all) if cut else of_all
+        assert y.is_contiguous() and y.shape == of_all.shape
+        near(y.detach(), of_all.detach(), y.dtype, times)
+    if differentiable:
+        near(leaf.grad, mine(gradient), x.dtype, times)
+    assert leaf.grad.dtype == x.dtype
+    if not cut:
+        same_bits(group, *found)
+    return Told(found, given, leaf.grad, sent, backward)
+
+
+def as_tuple(results: Any) -> tuple[torch.Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, values=None) -> None:
+    """Softmax or log-softmax takes one message each way. Kernels send m and a sum for each row, or
+    for each chunk of a long one; operators all elements."""
+    x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
+    call, of = (lambda x: NORMALIZED[name](x, dim, group=group)), getattr(torch, name)
+    told = compared(group, call, lambda x: of(x, dim), x, dim, sizes, True, by_kernels)
+    assert told.results[0].dtype == dtype
     rows = math.prod(x.movedim(dim, -1).shape[:-1])
     word, n = 8 if dtype == torch.float64 else 4, x.shape[dim]
     widest = max(sizes or [bounds(group, n)[1] if group.rank() == 0 else -(-n // group.size())])
@@ -157,26 +195,23 @@ def normalized(group, name, shape, dim, dtype, by_kernels=True, sizes=None, valu
     if by_kernels and widest >= plan.SHORTEST_PART and word == 4:
         of_row *= -(-widest // 8192)
     one = group.size() > 1 and x.numel() > 0
-    assert sent == backward == ([of_row * rows] if one else [])
+    assert told.sent == told.backward == ([of_row * rows] if one else [])
 
 
 def summed_up(group, shape, dims, dtype, keepdim=False, by_kernels=True, values=None) -> None:
-    """Log-sum-exp of shards, on every rank, with its gradient."""
+    """Log-sum-exp takes one message, and its gradient none, unless operators compute."""
     x = drawn(shape, dtype) if values is None else torch.tensor(values, dtype=dtype)
-    last = dims if isinstance(dims, int) else dims[-1]
-    expected, g, gradient = of_the_whole(lambda x: torch.logsumexp(x, dims, keepdim), x, dtype)
-    mine = part(x, group, last).requires_grad_()
-    with computed(by_kernels):
-        logsumexp(mine, dims, keepdim, group=group)
-        with messages() as sent:
-            lse = logsumexp(mine, dims, keepdim, group=group)
-            lse.backward(g)
-    near(lse, expected, dtype)
-    if values is None:
-        near(mine.grad, part(gradient, group, last), dtype)
-    same_bits(group, lse)
-    assert lse.shape == expected.shape and lse.dtype == dtype
-    assert len(sent) == (group.size() > 1)
+    told = compared(
+        group,
+        lambda x: logsumexp(x, dims, keepdim, group=group),
+        lambda x: torch.logsumexp(x, dims, keepdim),
+        x,
+        dims if isinstance(dims, int) else dims[-1],
+        by_kernels=by_kernels,
+        differentiable=values is None,
+    )
+    assert told.results[0].dtype == dtype
+    assert len(told.sent) == (group.size() > 1) and not told.backward
 
 
 def loss(
@@ -184,60 +219,48 @@ def loss(
     sharded_weight=False, sizes=None, softcap=None, scale=1.0, z_loss=0.0, in_place=False,
     loss_dtype=None, small_targets=False, **more: Any,
 ) -> None:  # fmt: skip
-    """Cross-entropy of shards is that of the whole, and so is its gradient."""
+    """Cross-entropy takes one message forward, and none backward."""
     dim = 0 if len(shape) == 1 else 1
     x = drawn(shape, dtype)
     n, rows = shape[dim], (*shape[:dim], *shape[dim + 1 :])
-    generator = torch.Generator().manual_seed(2)
-    target = torch.randint(n, rows, generator=generator)
+    target = torch.randint(n, rows, generator=torch.Generator().manual_seed(2))
     if small_targets:  # -100 would be 156 among them
         target = (target % 256).index_fill(0, torch.tensor([1]), 156)
     elif target.numel() > 2:
         target.view(-1)[1] = -100
+        if x.dim() == 2 and not probabilities:
+            x[1] = math.nan  # whatever an ignored row holds
     if probabilities:
         target = torch.softmax(drawn(shape, torch.float64, seed=3), dim).to(dtype)
     w = (drawn((n,), torch.float64, seed=4).abs() + 0.1).to(dtype) if weight else None
-
-    whole = x.double().clone().requires_grad_()
     arguments = {"softcap": softcap, "scale": scale, "z_loss": z_loss, "return_lse": True, **more}
-    expected, expected_lse = cross_entropy_of(
-        whole,
-        target.double() if probabilities else target,
+    of = functools.partial(
+        cross_entropy_of,
+        target=target.double() if probabilities else target,
         weight=None if w is None else w.double(),
         **arguments,
     )
-    g = drawn(expected.shape, torch.float64, seed=5)
-    (gradient,) = torch.autograd.grad(expected, whole, g)
-
-    if x.dim() == 2 and len(x) > 1 and (target[1] == -100).all():
-        x[1] = math.nan  # whatever an ignored row holds
-    leaf = part(x, group, dim, sizes).requires_grad_()
-    mine = leaf * 1 if in_place else leaf
     p = part(target, group, dim, sizes) if probabilities else target
     p = p.to(torch.uint8) if small_targets else p
     given = w if not sharded_weight or w is None else part(w, group, 0, sizes)
     arguments |= {"inplace_backward": in_place, "loss_dtype": loss_dtype}
     if sizes is not None:
         arguments |= {"vocab_start": bounds(group, n, sizes)[0], "vocab_size": n}
-    with computed(by_kernels):
-        cross_entropy(leaf * 1, p, given, group=group, **arguments)
-        with messages() as sent:
-            found, lse = cross_entropy(mine, p, given, group=group, **arguments)
-        with messages() as backward:
-            found.backward(g.to(found.dtype))
+    call = functools.partial(cross_entropy, target=p, weight=given, group=group, **arguments)
+    told = compared(
+        group, call, lambda x: of(x.nan_to_num()), x, dim, sizes, False, by_kernels, in_place
+    )
+    found, lse = told.results
     assert found.dtype == (loss_dtype or dtype)
-    near(found, expected.detach(), loss_dtype or dtype)
-    near(lse, expected_lse, torch.float32 if dtype != torch.float64 else dtype)
-    near(leaf.grad, part(gradient, group, dim, sizes), dtype)
-    same_bits(group, found, lse)
-    word, n_rows = 8 if dtype == torch.float64 else 4, expected_lse.numel()
+    assert lse.dtype == (dtype if dtype == torch.float64 else torch.float32)
     unknown = sharded_weight or n in (sizes or ())  # whether all ranks have all weights
     further = (weight and unknown) + (probabilities and not by_kernels)
-    assert len(sent) == (1 + further) * (group.size() > 1) and backward == []
+    assert len(told.sent) == (1 + further) * (group.size() > 1) and not told.backward
     # m, the target logit, and up to three sums
-    assert not by_kernels or all(each <= 5 * n_rows * word for each in sent[further:])
-    if in_place and mine.numel() and by_kernels:
-        assert torch.equal(mine.detach(), leaf.grad)
+    most = 5 * lse.numel() * lse.itemsize
+    assert not by_kernels or all(each <= most for each in told.sent[further:])
+    if in_place and told.given.numel() and by_kernels:
+        assert torch.equal(told.given.detach(), told.gradient)
 
 
 def sends_what_is_promised(group) -> None:
@@ -266,36 +289,25 @@ def sends_what_is_promised(group) -> None:
 def tokens(
     group, shape, dtype, k=None, entropy=True, temperature=1.0, by_kernels=True, in_place=False
 ) -> None:
-    """Log-probabilities and entropies of shards are those of the whole."""
-    x = drawn(shape, dtype)
-    rows = shape[:-1]
+    """Log-probabilities and entropies take one message forward, and none backward."""
+    x, rows = drawn(shape, dtype), shape[:-1]
     generator = torch.Generator().manual_seed(2)
     index = torch.randint(shape[-1], rows if k is None else (*rows, k), generator=generator)
-    whole = x.double().clone().requires_grad_()
-    expected, entropies = tokens_of(whole, index, temperature=temperature, return_entropy=True)
-    g, g_entropy = drawn(expected.shape, seed=3), drawn(rows, seed=4)
-    total = (expected * g).sum() + (entropies * g_entropy).sum() * entropy
-    (gradient,) = torch.autograd.grad(total, whole)
-    leaf = part(x, group).requires_grad_()
-    mine = leaf * 1 if in_place else leaf
-    more = {"return_entropy": entropy, "temperature": temperature, "inplace_backward": in_place}
-    with computed(by_kernels):
-        triton_softmax.token_logprobs(mine, index, group=group, **more)
-        with messages() as sent:
-            found = triton_softmax.token_logprobs(mine, index, group=group, **more)
-            found, h = found if entropy else (found, None)
-            total = (found * g).sum() + ((h * g_entropy).sum() if entropy else 0.0)
-            total.backward()
+    of = {"index": index, "return_entropy": entropy, "temperature": temperature}
+    more = {**of, "inplace_backward": in_place, "group": group}
+    told = compared(
+        group,
+        functools.partial(triton_softmax.token_logprobs, **more),
+        functools.partial(tokens_of, **of),
+        x,
+        by_kernels=by_kernels,
+        in_place=in_place,
+    )
     wide = torch.promote_types(dtype, torch.float32)
-    assert found.dtype == wide
-    near(found, expected.detach(), wide)
-    near(leaf.grad, part(gradient, group), dtype)
-    if entropy:
-        near(h, entropies.detach(), wide)
-        same_bits(group, found, h)
-    assert len(sent) == (group.size() > 1)
-    bytes_of_row = (3 + (k or 1)) * wide.itemsize
-    assert not by_kernels or all(each <= bytes_of_row * entropies.numel() + 64 for each in sent)
+    assert all(each.dtype == wide for each in told.results)
+    assert len(told.sent) == (group.size() > 1) and not told.backward
+    most = (3 + (k or 1)) * wide.itemsize * math.prod(rows) + 64
+    assert not by_kernels or all(each <= most for each in told.sent)
 
 
 def selective(group) -> None:
@@ -462,6 +474,7 @@ def enters_few_functions(group, name: str, most: int, files: int) -> None:
     mine, target = drawn((4, 8), torch.float32), torch.tensor([0, 7, 3, 4])
     calls = {
         "softmax": lambda: softmax(mine, group=group),
+        "logsumexp": lambda: logsumexp(mine, group=group),
         "cross_entropy": lambda: cross_entropy(mine, target, group=group),
         "token_logprobs": lambda: triton_softmax.token_logprobs(mine, target, group=group),
     }
@@ -478,68 +491,72 @@ def mesh_of(shape: tuple[int, ...]) -> DeviceMesh:
     return DeviceMesh("cpu", torch.arange(math.prod(shape)).view(shape), mesh_dim_names=names)
 
 
-def placed(group, name, mesh_shape, placements, shape, dim) -> None:
-    """Softmax of a DTensor is placed as the DTensor is, without a message of a tensor's size."""
-    mesh = mesh_of(mesh_shape)
-    x = drawn(shape)
-    expected, dy, gradient = of_the_whole(lambda x: getattr(torch, name)(x, dim), x)
-    given = distribute_tensor(x, mesh, placements).requires_grad_()
-    function = getattr(triton_softmax, name)
-    function(given, dim)
+def compared_on_mesh(call, of, x, mesh_shape, placements, backward=0) -> tuple[Any, int]:
+    """Results and gradient of a DTensor are those `of` the whole, without a message of a tensor's
+    size: backward so many collectives. Return the results, and how many a call takes forward."""
+    whole = x.clone().requires_grad_()
+    given = distribute_tensor(x, mesh_of(mesh_shape), placements).requires_grad_()
+    call(given)
     with CommDebugMode() as counted:
-        y = function(given, dim)
-    over, moved = Shard(dim % x.dim()), {}
-    # A line and a message for each dimension of the mesh that cuts rows.
-    assert counted.get_total_counts() == 2 * placements.count(over), counted.get_comm_counts()
-    assert isinstance(y, DTensor) and y.shape == expected.shape and y.dtype == x.dtype
-    if name == "logsumexp":
-        moved = {over: Replicate()} | {Shard(i): Shard(i - 1) for i in range(over.dim + 1, x.dim())}
-        kept = triton_softmax.logsumexp(given, dim, keepdim=True)
-        assert kept.shape == expected.unsqueeze(dim).shape
-        near(kept.full_tensor().detach(), expected.unsqueeze(dim), x.dtype)
-    assert list(y.placements) == [moved.get(each, each) for each in placements]
-    near(y.full_tensor().detach(), expected, x.dtype)
-    dy = distribute_tensor(dy, mesh, y.placements)
+        found = as_tuple(call(given))
+    expected, forward = as_tuple(of(whole)), counted.get_total_counts()
+    dys = [drawn(each.shape, seed=5) for each in expected]
+    gs = [distribute_tensor(dy, y.device_mesh, y.placements) for dy, y in zip(dys, found)]
+    (gradient,) = torch.autograd.grad(expected, whole, dys)
     with CommDebugMode() as counted:
-        y.backward(dy)
-    cut = placements.count(over) * (name != "logsumexp")
-    assert counted.get_total_counts() == 2 * cut, counted.get_comm_counts()
+        torch.autograd.backward(found, gs)
+    assert counted.get_total_counts() == backward, counted.get_comm_counts()
+    for y, wanted in zip(found, expected, strict=True):
+        assert isinstance(y, DTensor) and y.shape == wanted.shape and y.dtype == x.dtype
+        near(y.full_tensor().detach(), wanted.detach(), x.dtype)
     assert given.grad.placements == given.placements
     near(given.grad.full_tensor(), gradient, x.dtype)
+    return found, forward
+
+
+def placed(group, name, mesh_shape, placements, shape, dim) -> None:
+    """Softmax of a DTensor is placed as the DTensor is. A call takes a line and a message for each
+    dimension of the mesh that cuts rows."""
+    x, over, moved = drawn(shape), Shard(dim % len(shape)), {}
+    ours, theirs, cuts = getattr(triton_softmax, name), getattr(torch, name), placements.count(over)
+    kinds = [{}]
+    if name == "logsumexp":
+        moved = {over: Replicate()} | {Shard(i): Shard(i - 1) for i in range(over.dim + 1, x.dim())}
+        kinds += [{"keepdim": True}]
+    for more in kinds:
+        call = functools.partial(ours, dim=dim, **more)
+        of = functools.partial(theirs, dim=dim, **more)
+        backward = 0 if moved else 2 * cuts
+        (y,), forward = compared_on_mesh(call, of, x, mesh_shape, placements, backward)
+        assert forward == 2 * cuts
+        expected = [moved.get(each, each) for each in placements]
+        assert more or list(y.placements) == expected
 
 
 def placed_loss(group, mesh_shape, placements, shape, plain=True, **more: Any) -> None:
-    """Cross-entropy of a DTensor is that of the whole: of all rows on the mesh."""
-    mesh = mesh_of(mesh_shape)
-    x, n = drawn(shape), shape[1]
+    """Cross-entropy of a DTensor is over all rows on the mesh."""
+    mesh, n = mesh_of(mesh_shape), shape[1]
     generator = torch.Generator().manual_seed(2)
     target = torch.randint(n, (shape[0], *shape[2:]), generator=generator)
     target.view(-1)[::3] = -100
     weight = more.pop("weight", None) and drawn((n,), seed=4).abs() + 0.1
-    function = functools.partial(F.cross_entropy, target=target, weight=weight, **more)
-    expected, g, gradient = of_the_whole(function, x)
-    given = distribute_tensor(x, mesh, placements).requires_grad_()
+    of = functools.partial(F.cross_entropy, target=target, weight=weight, **more)
     if not plain:
         of_rows = [each if each == Shard(0) else Replicate() for each in placements]
         target = distribute_tensor(target, mesh, of_rows)
         if weight is not None:
             of_classes = [Shard(0) if each == Shard(1) else Replicate() for each in placements]
             weight = distribute_tensor(weight, mesh, of_classes)
-    found, lse = cross_entropy(given, target, weight, return_lse=True, **more)
-    assert found.shape == expected.shape
-    near(found.full_tensor().detach(), expected, torch.float64)
+
+    def call(x):
+        found, lse = cross_entropy(x, target, weight, return_lse=True, **more)
+        assert lse.shape == target.shape
+        return found
+
+    (found,), _ = compared_on_mesh(call, of, drawn(shape), mesh_shape, placements)
     if more.get("reduction") != "none":
         assert all(each.is_replicate() for each in found.placements)
         same_bits(group, found.to_local())
-        g = DTensor.from_local(g, mesh, found.placements)
-    else:
-        g = distribute_tensor(g, mesh, found.placements)
-    with CommDebugMode() as counted:
-        found.backward(g)
-    assert not counted.get_total_counts(), counted.get_comm_counts()
-    assert given.grad.placements == given.placements
-    near(given.grad.full_tensor(), gradient, torch.float64)
-    assert lse.shape == target.shape
 
 
 def placed_probabilities(group) -> None:
@@ -557,19 +574,12 @@ def placed_probabilities(group) -> None:
 
 def placed_tokens(group) -> None:
     """Tokens and entropies of a DTensor."""
-    shape, mesh, placements = (5, 13), mesh_of((2, 2)), [Shard(0), Shard(1)]
-    x = drawn(shape)
-    index = torch.randint(shape[-1], shape[:-1], generator=torch.Generator().manual_seed(2))
-    whole = x.clone().requires_grad_()
-    expected, entropies = tokens_of(whole, index, return_entropy=True)
-    (gradient,) = torch.autograd.grad(expected.sum(), whole)
-    given = distribute_tensor(x, mesh, placements).requires_grad_()
-    found, entropy = triton_softmax.token_logprobs(given, index, return_entropy=True)
-    near(found.full_tensor().detach(), expected.detach(), torch.float64)
-    near(entropy.full_tensor().detach(), entropies.detach(), torch.float64)
-    found.sum().backward()
-    assert given.grad.placements == given.placements
-    near(given.grad.full_tensor(), gradient, torch.float64)
+    index = torch.randint(13, (5,), generator=torch.Generator().manual_seed(2))
+    given = {"index": index, "return_entropy": True}
+    ours, theirs = (
+        functools.partial(f, **given) for f in (triton_softmax.token_logprobs, tokens_of)
+    )
+    compared_on_mesh(ours, theirs, drawn((5, 13)), (2, 2), [Shard(0), Shard(1)])
 
 
 def placed_out_of_order(group) -> None:
@@ -760,8 +770,10 @@ def with_maps(group, name: str, on_mesh: bool = False) -> None:
         raises(NotImplementedError, "causal", softmax, y, group=group, sink=0.0)
         y = DTensor.from_local(y, mesh, [Shard(1)], shape=x.shape, stride=x.stride())
     near(y.full_tensor().detach(), expected.detach(), torch.float64)
-    y.backward(distribute_tensor(dy, mesh, [Shard(1)]))
-    near(given.grad.full_tensor(), gradient, torch.float64)
+    dy = distribute_tensor(dy, mesh, [Shard(1)])
+    for again in (True, False):  # a graph of the gradient changes no number
+        (found,) = torch.autograd.grad(y, given, dy, retain_graph=again, create_graph=again)
+        near(found.full_tensor().detach(), gradient, torch.float64)
 
 
 INVARIANT = {
@@ -773,6 +785,7 @@ INVARIANT = {
     "sum": (cross_entropy, {"reduction": "sum", "return_lse": True}),
     "none": (cross_entropy, {"reduction": "none", "softcap": 5.0}),
     "weighted": (cross_entropy, {"weight": True}),
+    "both": (cross_entropy, {"weight": True, "label_smoothing": 0.1}),
     "tokens": (triton_softmax.token_logprobs, {"return_entropy": True}),
     "several": (triton_softmax.token_logprobs, {"index": 3}),
     "cooled": (triton_softmax.token_logprobs, {"temperature": 0.7, "return_entropy": True}),
@@ -785,7 +798,8 @@ def same_as_on_one(
     group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
 ) -> None:  # fmt: skip
     """Results and gradients are, to the bit, those of whole rows. A result takes one message,
-    of less than a twelfth of this rank's elements, if rows are long."""
+    of less than a twelfth of this rank's elements, if rows are long; with weights and smoothing
+    of all of them."""
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -817,7 +831,7 @@ def same_as_on_one(
             found = function(mine, **options, **invariant, **more)
         assert len(sent) == 1
         if shape[-1] >= 16384:
-            assert 12 * sent[0] < x.nbytes // group.size()
+            assert (12 * sent[0] < x.nbytes // group.size()) == (name != "both")
     several = isinstance(wanted, tuple)
     for w, f in zip(wanted if several else [wanted], found if several else [found], strict=True):
         f = f.full_tensor() if mesh else f
@@ -858,63 +872,41 @@ PARTS = {
 
 
 def in_parts(group, name: str, sizes: list[int], dtype=torch.float32, n_rows=3) -> None:
-    """A rank is a chunk: results and gradients are those of whole rows in float64, whatever the
-    sizes of parts. A call sends one message, of at most 192 bytes for a row of 65,536 columns, and
-    backward one if its gradient has a sum of its own."""
+    """A rank is a chunk: results and gradients are those of whole rows, whatever the sizes of
+    parts. A call sends one message, of at most 192 bytes for a row of 65,536 columns, and backward
+    one if its gradient has a sum of its own."""
     function, options = PARTS[name]
-    options, n, g = {**options}, sum(sizes), {"group": group}
+    options, n = {**options}, sum(sizes)
     x, generator = drawn((n_rows, n), dtype), torch.Generator().manual_seed(2)
     target = torch.randint(n, (n_rows,), generator=generator)
     for row, at in enumerate((sizes[0] - 1, sizes[0], n - 1)):  # beside the borders of parts
         target[row] = min(max(at, 0), n - 1)
-    reference = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}.get(function.__name__)
-    more, weight = {}, None
-    if reference is not None:
-        cap, scale = options.get("softcap"), options.get("scale", 1.0)
-        of = lambda x: reference(cap * torch.tanh(x * scale / cap) if cap else x, -1)  # noqa: E731
+    more, weight, cut = {}, None, function in (softmax, log_softmax)
+    if cut:
+        of = functools.partial(
+            softmax_of, dim=-1, log=function is log_softmax, safe=False, **options
+        )
     elif function is logsumexp:
-        of = lambda x: torch.logsumexp(x, -1)  # noqa: E731
+        of = functools.partial(torch.logsumexp, dim=-1)
     elif function is cross_entropy:
         target[1] = -100
         weight = drawn((n,), dtype, seed=4).abs() + 0.1 if options.pop("weight", None) else None
-        in_place = options.pop("inplace_backward", False)
         if options.pop("probabilities", False):
             target = torch.softmax(drawn((n_rows, n), seed=3), -1)
             more["target"] = part(target.to(dtype), group, -1, sizes)
-        of = lambda x: cross_entropy_of(  # noqa: E731
-            x, target, weight=None if weight is None else weight.double(), **options
-        )
-        more = {"target": target, "weight": weight, "inplace_backward": in_place, **more}
+        wide = None if weight is None else weight.double()
+        of = functools.partial(cross_entropy_of, target=target, weight=wide, **options)
+        more = {"target": target, "weight": weight, **more}
     else:
         k = options.pop("k", None)
-        index = target if k is None else target.unsqueeze(1).repeat(1, k)
-        of = lambda x: tokens_of(x, index, **options)  # noqa: E731
-        more = {"index": index}
-    whole = x.double().clone().requires_grad_()
-    expected = of(whole)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    dy = [drawn(each.shape, seed=5) for each in expected]
-    (gradient,) = torch.autograd.grad(expected, whole, dy)
-    leaf = part(x, group, -1, sizes).requires_grad_()
-    call = functools.partial(function, **options, **more, **g)
-    call(leaf * 1)
-    with messages() as sent:
-        found = call(leaf * 1)
-    found = found if isinstance(found, tuple) else (found,)
-    cut = reference is not None
-    mine = [part(each, group, -1, sizes) if cut else each for each in dy]
-    with messages() as backward:
-        torch.autograd.backward(found, [g.to(y.dtype) for g, y in zip(mine, found, strict=True)])
-    for y, wanted in zip(found, expected, strict=True):
-        wide = dtype if cut or function is logsumexp else y.dtype
-        near(y, part(wanted, group, -1, sizes) if cut else wanted, wide, 10)
-        if not cut:
-            same_bits(group, y)
-    near(leaf.grad, part(gradient, group, -1, sizes), dtype, 10)
+        more = {"index": target if k is None else target.unsqueeze(1).repeat(1, k)}
+        of = functools.partial(tokens_of, **more, **options)
+    call = functools.partial(function, **options, **more, group=group)
+    told = compared(group, call, of, x, -1, sizes, cut, in_place=True, times=10)
     most = n_rows * 192 * max(1, -(-max(sizes) // 65_536))
-    *of_weights, of_words = sent  # which travel if one rank may have all classes
-    assert len(of_weights) == (weight is not None and n in sizes) and of_words <= most, sent
-    assert len(backward) == cut and sum(backward) <= most, backward
+    *of_weights, of_words = told.sent  # which travel if one rank may have all classes
+    assert len(of_weights) == (weight is not None and n in sizes) and of_words <= most, told.sent
+    assert len(told.backward) == cut and sum(told.backward) <= most, told.backward
 
 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:

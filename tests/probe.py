@@ -15,15 +15,16 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from softmax_site.computed.road import frames_of
 from triton_softmax import plan
-from triton_softmax.distributed import sharded
+from triton_softmax.distributed import process_group
 from triton_softmax.operations import OPERATIONS
 from triton_softmax.operations.operation import NAMED, Operation
 
 
 def forget() -> None:
-    """Make every plan anew."""
+    """Make every plan anew, and every call over ranks a new kind of call."""
     plan.plans.clear()
-    sharded.checked.clear()
+    for agreement in process_group.agreements.values():
+        agreement.calls.clear()
 
 
 def plan_of(

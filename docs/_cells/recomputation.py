@@ -35,7 +35,8 @@ v = Tensor([[[[0.8, -0.4, -1.7, 0.7], [1.0, 0.6, 0.0, 0.1], [-0.9, 0.3, 0.8, -1.
 do = Tensor([[[[1.0, 0.5, -0.5, 0.0], [0.5, -1.0, -1.5, 1.0], [0.2, 1.0, -0.4, 0.9]]]], name="do")
 o, dq = empty(q.shape, name="o"), Tensor([[[[0.0, 0.0, 0.0, 0.0]] * 3]], name="dq")
 dk, dv = empty(k.shape, name="dk"), empty(k.shape, name="dv")
-lse, delta, dlse = empty((3,), name="lse"), empty((3,), name="delta"), Tensor([0.0] * 3, name="dlse")
+lse, delta = empty((3,), name="lse"), empty((3,), name="delta")
+dlse = Tensor([0.0] * 3, name="dlse")
 log2e = 1.4426950408889634
 causal = False
 

@@ -4,7 +4,8 @@ softmax_bench everything --out DIR`.
 What is quoted most comes first. Each job is a command of its own, which writes a file below the
 folder after each case. A job that has ended is not begun again, and one that was cut off goes on
 where it was, so a run that takes several calls is the same command again; seed and commit are those
-of the first. At the end `.github/publish.sh DIR OUT` puts it in the place of what is published.
+of the first. What hangs is stopped, and what dies is begun again as long as that gets any further.
+At the end `.github/publish.sh DIR OUT` puts it in the place of what is published.
 """
 
 from __future__ import annotations
@@ -113,8 +114,7 @@ def jobs(
         other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 200, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
-        *alone["compiles"], *shared["rungs"],
-        *([] if "ncu" in without else profile),
+        *shared["rungs"], *([] if "ncu" in without else profile), *alone["compiles"],
     ]  # fmt: skip
     return [job for job in plan if job.name.startswith(tuple(only) or "")]
 

@@ -239,3 +239,5 @@ def run(
     about = {"utc": results.now(), "commit": commit or results.git_commit()}
     about |= {"machine": results.machine(), "absent": absent, "cells": cells}
     add_run(out, about, "commit", FORMAT)
+    for each in (names, counted, reached):
+        each.unlink()

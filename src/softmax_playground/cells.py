@@ -270,9 +270,11 @@ def _coloured(code: str) -> str:
 
 
 def _editor(code: str, label: str) -> str:
+    lines = code.splitlines()
+    places = f"--columns: {max(map(len, lines))}; --digits: {len(str(len(lines)))}"
     return (
         f'<div class="run-text"><p class="run-label">{label}</p>'
-        '<div class="editor highlight no-copy" tabindex="0">'
+        f'<div class="editor highlight no-copy" tabindex="0" style="{places}">'
         f"<pre><code>{_coloured(code)}</code></pre></div></div>"
     )
 

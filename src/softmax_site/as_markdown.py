@@ -23,7 +23,6 @@ from softmax_site.benchmarks import quoted, values
 _DRAWN = re.compile(r"<(svg|script|style|template|math)\b.*?</\1>|<!--.*?-->", re.S)
 _ENDS = re.compile(r"</(?:div|li|p|span|summary)>")
 _TAG = re.compile(r"</?(?!https?:)[a-z][^<>]*>")
-_FENCE = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2$", re.M | re.S)
 _ATTRIBUTES = re.compile(r"\s?\{(?::? [.#]|#|:? [\w-]+=\")[^{}\n]*\}")
 _LINE = re.compile(
     r"^( *)(?:\[\[(code|run|rendered|equation-index)(?: (.+))?\]\]|::: (\S+))$", re.M
@@ -74,7 +73,7 @@ def page(text: str, root: Path) -> str:
     )
     text = "\n".join(included.preprocessors["snippet"].run(text.split("\n")))
     out, at = [], 0
-    for fence in _FENCE.finditer(text):
+    for fence in equations.FENCE.finditer(text):
         out += [_prose(text[at : fence.start()], root), fence[0]]
         at = fence.end()
     return "".join([*out, _prose(text[at:], root)]).strip() + "\n"

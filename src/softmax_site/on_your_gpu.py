@@ -78,10 +78,7 @@ def notebook(repository: str | None) -> str:
         ("markdown", "# Softmax, rung by rung, on this GPU\n\nChoose a runtime with a GPU first."),
         ("code", f"{get}\n!pip install --quiet -e ."),
         ("code", "!PYTHONPATH=src python -m softmax_tutorial"),
-        (
-            "markdown",
-            "A kernel of your own: change this one, or paste yours.",
-        ),
+        ("markdown", "A kernel of your own: change this one, or paste yours."),
         ("code", f"%%writefile {kernel.name}.py\n{kernel.solution}"),
         ("code", f"!python -m exercises {kernel.name} --time --file {kernel.name}.py"),
     ]

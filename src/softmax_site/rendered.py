@@ -21,14 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from softmax_bench.roster import PROVIDERS
-from softmax_site import (
-    kernel_map,
-    modules,
-    on_your_gpu,
-    practice,
-    source,
-    take_home,
-)
+from softmax_site import kernel_map, modules, on_your_gpu, practice, source, take_home
 from softmax_site.benchmarks import (
     attention,
     bookkeeping,
@@ -88,9 +81,5 @@ def markdown(name: str, root: Path | str = ".") -> str:
         return page.NOT_MEASURED.text
     if name not in fragments:
         raise KeyError(f"nothing rendered is named {name!r}; there is {', '.join(fragments)}")
-    text, measured, brief = fragments[name]
-    if not measured:
-        return text
-    if brief:
-        return page.briefly(text, measured)
-    return page.warnings(measured) + text
+    text, measured = fragments[name]
+    return (page.warning(measured, page.today()) if measured else "") + text

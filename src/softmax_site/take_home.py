@@ -9,7 +9,7 @@ from pathlib import Path
 from softmax_bench.report import by_case
 from softmax_bench.roster import CHOOSER
 from softmax_site.benchmarks.data import n_cols, of_suite
-from softmax_site.benchmarks.page import Fragment, Rendered, block, measured_by, origin
+from softmax_site.benchmarks.page import Fragment, Rendered, shown
 from softmax_site.benchmarks.tables import share_of, table
 from softmax_site.benchmarks.words import kernel_words
 
@@ -36,7 +36,7 @@ def shares(data: dict, longest: int) -> Fragment:
     head += ["backward, file", "library"]
     caption = f"Shares of a copy's speed, {DTYPE}."
     body = table(head, lines.values(), 2, (4,), caption=caption)
-    return Fragment(f"{block(body)}\n\n{origin(rows)}", measured_by(rows))
+    return shown(body, rows, told=True)
 
 
 def render(root: Path, data: dict) -> Rendered:
@@ -45,7 +45,7 @@ def render(root: Path, data: dict) -> Rendered:
     longest = int(re.findall(r"^LONGEST = (\d+)", text, re.M)[0])
     lines = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
     title = f'???+ code "softmax.py, {len(text.splitlines())} lines"'
-    shown = f"{title}\n\n    ```{{.python .excerpt}}\n{lines}\n    ```\n"
+    listing = f"{title}\n\n    ```{{.python .excerpt}}\n{lines}\n    ```\n"
     return Rendered(
-        {"take-home": Fragment(shown), "take-home-shares": shares(data, longest)}, {PATH: text}
+        {"take-home": Fragment(listing), "take-home-shares": shares(data, longest)}, {PATH: text}
     )

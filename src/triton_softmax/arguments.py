@@ -533,20 +533,20 @@ def check_group(group: object) -> None:
         )
 
 
-def check_cut(
-    x: Any, group: Any, modifiers: tuple[Any, ...] | None = None, out: Any = None
-) -> None:
-    """Check the input x of a call on sharded rows (this rank's shard with a group, else a
-    `DTensor`), and raise a NotImplementedError for arguments that they do not support."""
-    given = Modifiers() if modifiers is None else Modifiers(*modifiers)
-    if given.causal or given.sink is not None or out is not None:
-        raise NotImplementedError("causal, sink and out do not support sharded rows")
-    if group is None:
-        return
+def check_shard(x: Any) -> None:
+    """Raise a TypeError or a ValueError unless the input x of a call with a group is a tensor that
+    may be a shard of the rows."""
     if not isinstance(x, Tensor):
         raise TypeError(f"the input must be a torch.Tensor, not {type(x).__name__}")
     if type(x).__name__ == "DTensor":
         raise ValueError("a DTensor knows the group of each of its dimensions: leave out group=")
+
+
+def check_sharded(modifiers: tuple[Any, ...] | None, out: Any) -> None:
+    """Raise a NotImplementedError for arguments that sharded rows do not support."""
+    given = Modifiers() if modifiers is None else Modifiers(*modifiers)
+    if given.causal or given.sink is not None or out is not None:
+        raise NotImplementedError("causal, sink and out do not support sharded rows")
 
 
 def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:

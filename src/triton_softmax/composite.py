@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import LossOptions, Modifiers, accumulator, is_empty
+from .arguments import LossOptions, Modifiers, accumulator, is_empty, row_length
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
@@ -236,7 +236,8 @@ def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptio
     """Return the scalars of rows whose targets are classes or distributions."""
     dim, dtype = options.dim, accumulator(x.dtype)
     if not target.is_floating_point():
-        return scalars_of_classes(target, weight, x.shape[dim], dtype, options)
+        n_classes = row_length(x, dim, options.part)
+        return scalars_of_classes(target, weight, n_classes, dtype, options)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
     marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
@@ -252,7 +253,8 @@ def distribution_of(
     """Return probability targets as a distribution q: smoothed, and weighted by class."""
     dtype, epsilon, dim = accumulator(x.dtype), options.label_smoothing, options.dim
     if epsilon > 0.0:
-        target = target.to(dtype) * (1.0 - epsilon) + epsilon / x.shape[dim]
+        n_classes = row_length(x, dim, options.part)
+        target = target.to(dtype) * (1.0 - epsilon) + epsilon / n_classes
     return target if weight is None else target * along(weight.to(dtype), dim, x.dim())
 
 

@@ -53,7 +53,8 @@ def _normalize(
         return run_one(x, (op.operation, dim, dtype, batch_invariant))
     options = (dim, dtype, batch_invariant)
     if group is not None or (type(input) not in PLAIN and distributed.on_mesh(input)):
-        return distributed.normalize(function, input, group, *options, modifiers, out)
+        given = (function, *options, modifiers, out)
+        return distributed.agreed(group, distributed.normalize, input, *given)
     if modifiers is not None:
         return _normalize_modified(function, op, input, *options, modifiers, out)
     if not isinstance(input, Tensor):
@@ -236,7 +237,8 @@ def logsumexp(
         if several and (group is not None or not placed):
             return _logsumexp_of_dims(x, dim, keepdim, invariant, group)
         if group is not None or placed:
-            return distributed.logsumexp(logsumexp, x, group, dim, keepdim, invariant)
+            given = logsumexp, dim, keepdim, invariant
+            return distributed.agreed(group, distributed.logsumexp, x, *given)
         if not isinstance(x, Tensor):
             given = {"input": x, "dim": dim, "keepdim": keepdim, "batch_invariant": invariant}
             return arguments.pass_on(logsumexp, (x,), given)

@@ -168,9 +168,10 @@ def token_logprobs(
             distributed.tell(group, error)
             raise
         invariant = bool(batch_invariant or arguments.contexts)
-        found, entropy = distributed.token_logprobs(
-            (token_logprobs, _of_tokens), logits, index, group, vocab_start, vocab_size,
-            return_entropy, inplace_backward, temperature, invariant, Modifiers(scale, softcap),
+        found, entropy = distributed.agreed(
+            group, distributed.token_logprobs, logits, (token_logprobs, _of_tokens), index,
+            return_entropy, inplace_backward, temperature, invariant, scale, softcap, vocab_start,
+            vocab_size,
         )  # fmt: skip
         if kept is not None:
             found, entropy = _zero_unless(kept, found), _zero_unless(kept, entropy)

@@ -159,9 +159,9 @@ def cross_entropy(
         )  # fmt: skip
         if divided:
             functions = cross_entropy, losses_of_part
-            loss, lse = distributed.cross_entropy(
-                functions, input, target, weight, group, vocab_start, vocab_size, options,
-                inplace_backward,
+            loss, lse = distributed.agreed(
+                group, distributed.cross_entropy, input, functions, target, weight, options,
+                inplace_backward, vocab_start, vocab_size,
             )  # fmt: skip
             return (loss, lse.detach()) if return_lse else loss
         arguments.check_loss(input, target, weight, options)

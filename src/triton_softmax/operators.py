@@ -300,9 +300,9 @@ class ModifiedDerivative(Function):
         row_sum: Any = None
         dsink = None
         plain = is_plain_eager(dy, *[t for t in tensors if t is not None])
-        again = torch.is_grad_enabled()
+        again = torch.is_grad_enabled() and part is None
         if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
-            # A second or a batched derivative, which only the composite has.
+            # A second or a batched derivative, which only the composite has, of whole rows.
             dx, dz, dscale, row_sum = composite.modified_softmax_backward(
                 log, dy, y, x, dim, modifiers
             )
@@ -352,13 +352,10 @@ def run_rows(
     PyTorch does not look into. The arguments and results are those of `run_modified`. Without
     modifiers the kernel of the layout runs instead; in place, the elements of the result are
     written over the first input. Of parts of rows, calls that are not plain have no modifiers."""
-    if part is not None:
-        plain = not torch.compiler.is_compiling()
-    if part is not None and not plain:
-        lines = lines_of(op, elements, numbers, dtype, part)
-        found = from_lines(op, elements, numbers, dtype, part, lines)
-        return (elements[0].copy_(found[0]), *found[1:]) if in_place else found
-    if not plain:
+    out, inputs = elements[0] if in_place else None, (*elements, *numbers)
+    if part is not None and modifiers is None:
+        return of_parts(op, inputs, dtype, part, invariant, out=out)[0]
+    if not plain and part is None:
         some = as_schema_arguments(modifiers or Modifiers())
         options = dim, dtype, modifiers is not None, *some
         if in_place:
@@ -366,13 +363,8 @@ def run_rows(
             more = rows_in_place.overload(x, rest, numbers, op.name, *options, invariant, **further)
             return x, *more
         return tuple(rows.overload(elements, numbers, op.name, *options, invariant, **further))
-    out = elements[0] if in_place else None
     if modifiers is None:
-        inputs = (*elements, *numbers)
-        if part is None:
-            results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
-        else:
-            results = plan_of_part(op, inputs, dtype, part, invariant)(*inputs, out=out)
+        results = plan_of(op, inputs, dim, dtype, invariant)(*inputs, out=out)
         return results if isinstance(results, tuple) else (results,)
     given = (op, elements, numbers, modifiers, dim, dtype)
     return run_modified(*given, invariant=invariant, part=part, out=out, **further)
@@ -475,28 +467,25 @@ def _in_ranks(ranks: int) -> Part:
     return Part(0, 0, 0, ranks, None, None)
 
 
-def lines_of(op, elements, numbers, dtype, part: Part) -> Tensor:
-    """Return the messages of all ranks, of which this one sends the words of its part."""
+def of_parts(
+    op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, part: Any,
+    invariant: bool = False, lines: Any = None, out: Tensor | None = None,
+) -> tuple[tuple[Tensor, ...], Tensor]:  # fmt: skip
+    """Return the results of an operation on matrices of whose rows ranks have parts, and the
+    messages of all ranks from which they follow, unless an earlier call has received these."""
     if torch.compiler.is_compiling():
-        given = list(elements), list(numbers), op.name, dtype, part.ranks
-        message = published_rows.overload(*given)
-    else:
-        inputs = (*elements, *numbers)
-        message = plan_of_part(op, inputs, dtype, part, False).publish(*inputs)  # pyright: ignore
-    lines, work = part.exchange(message, part.group)
-    if work is not None:
-        work.wait()
-    return lines
-
-
-def from_lines(op, elements, numbers, dtype, part: Part, lines: Tensor) -> tuple[Tensor, ...]:
-    """Return the results of an operation on parts of rows, from the messages of all ranks."""
-    if torch.compiler.is_compiling():
-        found = written_rows.overload(list(elements), list(numbers), lines, op.name, dtype)
-        return tuple(found)
-    inputs = (*elements, *numbers)
-    found = plan_of_part(op, inputs, dtype, part, False).write(lines, *inputs)  # pyright: ignore
-    return found if isinstance(found, tuple) else (found,)
+        given = [*inputs[: op.inputs]], [*inputs[op.inputs :]]
+        if lines is None:
+            message = published_rows.overload(*given, op.name, dtype, part.ranks)
+            lines, _ = part.exchange(message, part.group)
+        return tuple(written_rows.overload(*given, lines, op.name, dtype)), lines
+    plan: Any = plan_of_part(op, inputs, dtype, part, invariant)
+    if lines is None:
+        lines, work = part.exchange(plan.publish(*inputs), part.group)
+        if work is not None:
+            work.wait()
+    results = plan.write(lines, *inputs, out=out)
+    return results if isinstance(results, tuple) else (results,), lines
 
 
 def _published_rows(elements, numbers, name, dtype, ranks):
@@ -505,8 +494,8 @@ def _published_rows(elements, numbers, name, dtype, ranks):
 
 
 def _written_rows(elements, numbers, lines, name, dtype):
-    part = _in_ranks(len(lines))
-    return list(from_lines(NAMED[name], elements, numbers, dtype, part, lines))
+    inputs, part = (*elements, *numbers), _in_ranks(len(lines))
+    return [*of_parts(NAMED[name], inputs, dtype, part, lines=lines)[0]]
 
 
 def _line_of_rows(elements, numbers, name, dtype, ranks):

@@ -55,7 +55,7 @@ def test_every_case_is_asked_for_once(tmp_path):
     assert len({job.name for job in plan}) == len(plan)
     others = {job.name for job in plan if "--cases" not in job.arguments}
     assert others == {"ranks-2", "ranks-1", "attention", "training", "invariant", "profile"}
-    assert plan[0].name == "lengths-1" and plan[-1].name == "profile"
+    assert plan[0].name == "lengths-1" and plan[-1].name == "compiles-1"
     assert {job.name for job in plan} - {
         job.name for job in everything.jobs(tmp_path, 1, new(), ["ncu"])
     } == {"ranks-2", "ranks-1", "profile", *(f"{name}-2" for name in everything.GROUPS)}

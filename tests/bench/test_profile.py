@@ -1,5 +1,8 @@
 """What Nsight Compute prints becomes the counters of a call; which calls are worth it."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 from softmax_bench import profile, random_shapes
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.roster import CHOOSER
@@ -51,3 +54,25 @@ def test_what_misses_a_target_is_profiled_and_a_faster_library_beside_it():
     lines = [" ".join([case, *names]) for case, names in [*chosen.items(), (drawn, ["torch"])]]
     listed = profile.listed(lines)
     assert len(listed) == sum(map(len, chosen.values())) + 1 and listed[-1][0].id == drawn
+
+
+def test_a_profile_is_one_file(tmp_path, monkeypatch):
+    """What Nsight Compute was given and has said goes."""
+    line, out = f"{profile.GEOMETRIES[0]} torch", tmp_path / "out/profile.json"
+
+    def run(command, **more):
+        if command[0] != "ncu":
+            return SimpleNamespace(returncode=1, stdout="")
+        assert Path(command[command.index("--list") + 1]).read_text() == line
+        Path(command[command.index("--inside") + 1]).write_text(line)
+        counted = Path(command[command.index("--log-file") + 1])
+        counted.write_text("\n".join(printed(("7", "copy_kernel", "1"))))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(profile.subprocess, "run", run)
+    (tmp_path / "calls").write_text(line)
+    out.parent.mkdir()
+    profile.run(out, tmp_path / "calls", ROOT / DATA, "c" * 40, 1.0, 0)
+    assert [*out.parent.iterdir()] == [out]
+    ((launch,),) = read_json(out)["runs"][0]["cells"][profile.GEOMETRIES[0]].values()
+    assert launch["kernel"] == "copy_kernel"

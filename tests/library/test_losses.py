@@ -247,13 +247,13 @@ def test_tokens_over_ranks_are_invariant_if_asked(asked, within, monkeypatch):
     """The temperature is handed on as it is, since ranks compare it."""
     given = []
     handed = lambda *all_given: given.extend(all_given) or (None, None)  # noqa: E731
-    monkeypatch.setattr(distributed, "token_logprobs", handed)
+    monkeypatch.setattr(distributed, "agreed", handed)
     x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
     temperature = torch.full((2, 1), 0.5, dtype=x.dtype, device=DEVICE)
     options = {"group": object(), "batch_invariant": asked}
     with batch_invariant() if within else contextlib.nullcontext():
         token_logprobs(x, index, temperature=temperature, **options)
-    assert given[1] is x and given[-3] is temperature and given[-2] is (asked or within)
+    assert given[2] is x and given[7] is temperature and given[8] is (asked or within)
     with pytest.raises(NotImplementedError, match="gradient of a temperature"):
         token_logprobs(x, index, temperature=temperature.requires_grad_(), **options)
 

@@ -30,12 +30,10 @@ from softmax_site.benchmarks.page import (
     ASSETS,
     NOT_MEASURED,
     Measured,
-    briefly,
     measured_by,
-    notices,
-    warnings,
+    warning,
 )
-from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline
+from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline, headline_fragment
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import SHAPE, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled, value_of
@@ -531,42 +529,34 @@ def measured(changed: int = 0) -> Measured:
     return Measured(NOVEMBER, changed, 7)
 
 
-def test_what_a_notice_says_of_age_and_of_changed_launches():
+def test_a_warning_says_when_code_has_changed_or_numbers_are_old():
     """Fresh numbers of unchanged launches need none."""
     day = datetime(2026, 11, 20, 20, tzinfo=UTC)
-    assert notices(measured(), day) == notices(measured(), day + timedelta(days=90)) == []
-    ((title, text),) = notices(measured(3), day)
-    assert (
-        title == "Measured on 20 November 2026"
-        and "7 timings of ours shown here, 3 are of code" in text
-    )
-    ((title, _),) = notices(measured(3)._replace(last="2026-11-28T01:00:00Z"), day)
-    assert title == "Measured on 20 November 2026 to 28 November 2026"
-    ((title, text),) = notices(measured(), day + timedelta(days=91))
-    assert title == "Measured long ago" and "91 days" in text
-
-
-def test_the_notice_is_a_warning_above_the_text(made, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795200000")
-    text = "Before.\n\n" + warnings(measured(1)) + "After."
-    html = markdown.markdown(text, extensions=["admonition"])
+    assert warning(measured(), day) == warning(measured(), day + timedelta(days=90)) == ""
+    html = markdown.markdown(f"Before.\n\n{warning(measured(3), day)}After.")
     assert '<div class="admonition warning" data-search-exclude>' in html
-    assert "Of the 7 timings of ours shown here, 1 is of code that has changed since" in html
-    assert warnings(measured()) == ""
-    text, fresh, brief = made.fragments["reaches-two_loops"]  # beside a title, in a word
-    assert brief and briefly(text, fresh) == text
-    assert ", before the last change</span>" in briefly(text, fresh._replace(changed=1))
+    assert "Measured on 20 November 2026</p>" in html and "earlier code: 3 of 7. <a" in html
+    several = warning(measured(3)._replace(last="2026-11-28T01:00:00Z"), day)
+    assert "Measured on 20 November 2026 to 28 November 2026" in several
+    old = warning(measured(), day + timedelta(days=91))
+    assert "This was 91 days before" in old and "earlier code" not in old
 
 
-def test_a_call_that_launches_something_else_is_marked_and_listed(made, tmp_path):
+def test_a_number_beside_a_title_says_in_a_word_that_the_code_has_changed():
+    found = {"rows": [{**row, "changed": False} for row in measurements(ROOT)["rows"]]}
+    before, said = headline_fragment(found, "two_loops").text, ", before the last change"
+    headline(found, "two_loops")[1]["changed"] = True
+    after = headline_fragment(found, "two_loops").text
+    assert said not in before and after.replace(said, "") == before != after
+
+
+def test_a_call_that_launches_something_else_is_marked_and_counted(made, tmp_path):
     then = {f"forward/a {CHOOSER}": [], f"forward/b {CHOOSER}": []}
     today = {**then, f"forward/a {CHOOSER}": [launches.Launch("kernel", "machine", "1", "")]}
     launches.write_down(tmp_path, {"commit": [*then]}, then, today, {})
     put(tmp_path, data(("forward",)))
     text = bookkeeping.launched_fragment(tmp_path).text
     assert "measured calls 1 of 2 launch something else today, and 0 of 0 over" in text
-    assert f"<code>forward/a {CHOOSER}</code>" in text
-    assert "<summary>The 1 calls that launch something else</summary>" in text
     rows = data(("forward",))["rows"]
     calls = sum(row["provider"] == CHOOSER for row in rows)
     times = [each["utc"] for each in rows]

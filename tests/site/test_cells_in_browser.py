@@ -321,6 +321,25 @@ FITS = """() => [...document.querySelectorAll(".editor")].flatMap((box) => {
 })"""
 
 
+@pytest.mark.parametrize("page", ["kernels/attention", "kernels/attention-backward"])
+def test_a_hundred_columns_fit_beside_the_result(tab, page):
+    opened(tab, page)
+    tab.view.wait_for_timeout(300)
+    assert tab.view.evaluate(FITS) == []
+
+
+def test_a_cell_that_comes_alive_moves_nothing_and_has_no_result_yet(tab):
+    view = tab.open("kernels/flash-attention").view
+    cell, height = view.locator(CELL), "(cell) => cell.offsetHeight"
+    before = cell.evaluate(height)
+    assert not view.locator(f"{CELL}.live").count()
+    for state in ("waiting", "live"):
+        assert not cell.locator(".run-result").is_visible(), state
+        cell.scroll_into_view_if_needed()
+        view.locator(f"{CELL}.live").wait_for()
+    assert cell.evaluate(height) == before
+
+
 @pytest.mark.parametrize("page", WITH_CELLS)
 def test_all_code_is_seen_on_a_phone_with_the_numbers_of_its_lines(phone, page):
     opened(phone, page)

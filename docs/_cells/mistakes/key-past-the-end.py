@@ -17,7 +17,8 @@ def dq_kernel(q_ptr, k_ptr, v_ptr, do_ptr, lse, delta, dq_ptr, n, KEYS: tl.const
 
 
 for score in (2.0, -100.0):  # of the first two keys; the third has one less
-    q, k, v, do = Tensor([1.0]), Tensor([score, score, score - 1.0]), Tensor([1.0, 2.0, 4.0]), Tensor([1.0])
+    q, k = Tensor([1.0]), Tensor([score, score, score - 1.0])
+    v, do = Tensor([1.0, 2.0, 4.0]), Tensor([1.0])
     lse, share = score + log(2 + exp(-1)), 1 / (2 + exp(-1))
     delta, dq = share * (1.0 + 2.0 + 4.0 * exp(-1)), empty((1,), name="dq")
     dq_kernel[(1,)](q, k, v, do, lse, delta, dq, 3, KEYS=4)

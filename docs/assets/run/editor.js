@@ -72,6 +72,7 @@ export class Editor {
 
   set text(text) {
     this.area.value = text.replace(/\n$/, "");
+    this.box.style.setProperty("--columns", Math.max(...this.lines.map((line) => line.length)));
     this.paint();
     this.marks.replaceChildren();
   }

@@ -157,7 +157,8 @@ def number(names, right, said, digits=0.0, among=()):
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise Wrong(f"ANSWER is {answer!r} but should be a number.")
     if not is_close(answer, right, digits, 1e-12):
-        kind = str(int(answer)) if answer == int(answer) else f"~{answer:.2g}"
+        whole = abs(answer) < math.inf and answer == int(answer)
+        kind = str(int(answer)) if whole else f"~{answer:.2g}"
         why = f"Choose among {listed(among)}." if among else _usual(answer, right, digits)
         if answer in among:
             why = f"For {shown(answer)} the result is right."
@@ -179,6 +180,8 @@ def _usual(answer, right, digits):
         if right and answer in (right * times, right / times):
             way = "large" if abs(answer) > abs(right) else "small"
             return f"It is {times} times too {way}: elements or bytes, one tensor or two?"
+    if answer < 0 and right < 0:
+        return "It is too near to 0." if answer > right else "It is too far below 0."
     return "It is too large." if answer > right else "It is too small."
 
 

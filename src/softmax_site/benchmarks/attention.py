@@ -15,7 +15,7 @@ from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks import charts
 from softmax_site.benchmarks.charts import BEST, Series, over_columns
 from softmax_site.benchmarks.data import read
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, of_run
 from softmax_site.benchmarks.tables import Cell, folded, table
 from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import SIGNS, side, signs
@@ -96,8 +96,7 @@ def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
     for (_, _, keys), group in ((s, g) for s, g in found.items() if s[:2] == (dim, causal)):
         values = {SHOWN.get(name, name): row["tflops"] for name, row in group.items()}
         said = [f"{NAMES[name]} {row['tflops']:,.0f}" for name, row in group.items()]
-        half = (len(said) + 1) // 2
-        tip = [f"{keys:,} keys, TFLOP/s", ", ".join(said[:half]), ", ".join(said[half:])]
+        tip = charts.halves(f"{keys:,} keys, TFLOP/s", said)
         if direction == "forward":
             values[COPY] = in_turn(dim)
         columns.append(charts.Column(f"{keys:,}", values, tip))
@@ -126,13 +125,7 @@ def _fragment(run: dict, parts: list[str]) -> Fragment:
     """Parts of a page with the line that says what was measured when."""
     if not parts:
         return NOT_MEASURED
-    where = note(
-        f"Measured: one {run['gpu']}",
-        f"torch {run['torch'].split('+')[0]}",
-        f"triton {run['triton']}",
-        run["date"],
-        f"commit `{run['commit'][:12]}`",
-    )
+    where = of_run(run, f"one {run['gpu']}")
     return Fragment("\n\n".join([*map(block, parts), where]), Measured(f"{run['date']}T00:00:00Z"))
 
 

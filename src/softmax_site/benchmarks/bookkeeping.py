@@ -12,7 +12,7 @@ from softmax_site.benchmarks.data import case_words, gpu_of, n_cols, of_suite, r
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, origin, shown
 from softmax_site.benchmarks.profiled import Profiles
 from softmax_site.benchmarks.stand import of_rows
-from softmax_site.benchmarks.tables import Row, folded, share_of, share_text, table, why
+from softmax_site.benchmarks.tables import Row, share_of, share_text, table, why
 from softmax_site.benchmarks.values import faults, filled
 from softmax_site.benchmarks.views import HOST_CALLS
 from softmax_site.benchmarks.words import bound, link, missed, reason_groups, verdict
@@ -168,22 +168,13 @@ def files_fragment(root: Path) -> Fragment:
 
 
 def launched_fragment(root: Path) -> Fragment:
-    """How many measured calls launch what they launched then, and which do not."""
-    committed = launches.read(root)
-    changed, counts = sorted(committed.changed), []
+    """How many measured calls launch something else than then."""
+    committed, counts = launches.read(root), []
     for over_gpus in (False, True):
-        calls, other = (
-            sum(cell.startswith("ranks/") == over_gpus for cell in cells)
-            for cells in (committed.today, changed)
-        )
-        counts.append(f"{other:,} of {calls:,}")
-    same = f"Of our measured calls {counts[0]} launch something else today, and {counts[1]} over "
-    same += "several GPUs."
-    if not changed:
-        return Fragment(f"{same}\n")
-    title = f"The {len(changed)} calls that launch something else"
-    listed = "<br>\n".join(f"<code>{escape(cell)}</code>" for cell in changed)
-    return Fragment(f"{same}\n\n{block(folded(title, f'<p>{listed}</p>'))}\n")
+        calls = {cell for cell in committed.today if cell.startswith("ranks/") == over_gpus}
+        counts.append(f"{len(calls & committed.changed):,} of {len(calls):,}")
+    said = f"Of our measured calls {counts[0]} launch something else today, and {counts[1]} over"
+    return Fragment(f"{said} several GPUs.\n")
 
 
 def _value(key: str, value) -> str:

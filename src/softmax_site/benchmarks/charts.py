@@ -50,6 +50,12 @@ class Column:
     bold: bool = False
 
 
+def halves(title: str, said: Sequence[str]) -> list[str]:
+    """A tip of three lines: the title, and two of what is said."""
+    half = (len(said) + 1) // 2
+    return [title, ", ".join(said[:half]), ", ".join(said[half:])]
+
+
 def tag(name: str, content: str = "", /, **attributes) -> str:
     """An element; numbers are rounded, and what is None is left out.
 
@@ -117,7 +123,7 @@ def mark(key: str, x: float, y: float, side: str = "") -> str:
 
 
 FLAT = 110
-"""Characters that fit side by side below a chart; more of them are turned."""
+"""Characters that fit side by side below a chart; more of them take two lines, or are turned."""
 
 
 def over_columns(
@@ -147,14 +153,18 @@ def over_columns(
 
     parts, bands = [_grid(scale, tick)], []
     width, every = 100 / len(columns), max(1, round(len(columns) / 22))
+    named = [at for at, column in enumerate(columns) if column.bold or at % every == 0]
+    longest = max(len(column.label) for column in columns)
+    of_lines = len(named) * (longest + 1) / FLAT
     for at, column in enumerate(columns):
         place = {"x": per_cent(at * width), "y": 0, "width": per_cent(width), "height": "100%"}
         middle = per_cent((at + 0.5) * width)
         if column.bold and not lines:
             parts.append(tag("rect", class_="odd", **place))
-        if column.bold or at % every == 0:
+        if at in named:
             text = tag("text", escape(column.label), class_="bold" if column.bold else None)
-            parts.append(tag("svg", text, class_="tick", x=middle, y="100%"))
+            css = "tick" + " low" * (of_lines > 1 and named.index(at) % 2)
+            parts.append(tag("svg", text, class_=css, x=middle, y="100%"))
         there = (s for s in drawn if s.shown and s.key in column.values and s.key in SIGNED)
         seen = [scale(column.values[s.key]) for s in there]
         if len(seen) > 1 and not lines and not spread:
@@ -190,9 +200,7 @@ def over_columns(
             f'<button type="button" disabled aria-pressed="{str(each.shown).lower()}" '
             f'data-series="{each.key}">{sample}{escape(each.label)}</button>'
         )
-    longest = max(len(column.label) for column in columns)
-    flat = len(columns) * (longest + 1) <= FLAT
-    css = "plot" + " lines" * lines + " flat" * flat
+    css = "plot" + " lines" * lines + " flat" * (of_lines <= 2.2)
     picture = tag("svg", "\n".join(parts + bands), role="img", aria_label=escape(alt))
     name = escape(title)
     return (

@@ -42,8 +42,6 @@ class Fragment(NamedTuple):
 
     text: str
     measured: Measured | None = None
-    brief: bool = False
-    """Too short for a notice above it; a word in its last line has to do."""
 
 
 NOT_MEASURED = Fragment("Not measured yet.\n")
@@ -78,14 +76,21 @@ def block(text: str, css: str = "bench", hidden: bool = True) -> str:
     return f'<div class="{css}"{search}>\n{text}\n</div>'
 
 
-def shown(html: str, rows: Sequence[dict] = ()) -> Fragment:
-    """HTML as a fragment that speaks of some rows."""
-    return Fragment(block(html) + "\n", measured_by(rows))
+def shown(html: str, rows: Sequence[dict] = (), told: bool = False) -> Fragment:
+    """HTML as a fragment that speaks of some rows; `told` says below it what was measured when."""
+    below = f"\n{origin(list(rows))}" if told else ""
+    return Fragment(f"{block(html)}\n{below}", measured_by(rows))
 
 
 def note(*facts: str) -> str:
     """Facts as a line in small type."""
     return f"{' · '.join(facts)}\n{{ .bench-note data-search-exclude }}\n"
+
+
+def of_run(run: dict, machine: str, *more: str) -> str:
+    """What a run that has a file of its own was measured on, and when."""
+    versions = (f"torch {run['torch'].split('+')[0]}", f"triton {run['triton']}", run["date"])
+    return note(f"Measured: {machine}", *versions, f"commit `{run['commit'][:12]}`", *more)
 
 
 def runs_words(environments: Iterable[dict]) -> list[str]:
@@ -125,40 +130,25 @@ def today() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
 
 
-def notices(measured: Measured, now: datetime) -> list[tuple[str, str]]:
-    """Title and text of each thing a reader must know about a measurement."""
-    found = []
+def warning(measured: Measured, now: datetime) -> str:
+    """What a reader must know of a measurement, in a box that the search leaves out; empty while
+    all is well."""
+    age, said = (now - datetime.fromisoformat(measured.utc)).days, []
+    if measured.changed:
+        said.append(
+            f"Timings of ours shown here that are of earlier code: {measured.changed:,} of "
+            f'{measured.calls:,}. <a href="/benchmarks/method/#what-is-launched-today">What '
+            "changed</a>"
+        )
+    if age > OLD_DAYS:
+        said.append(f"This was {age} days before this page was built.")
     ends = dict.fromkeys(utc[:10] for utc in (measured.utc, measured.last) if utc)
     days = " to ".join(f"{at.day} {at:%B %Y}" for at in map(datetime.fromisoformat, ends))
-    if measured.changed:
-        which = '<a href="/benchmarks/method/#what-is-launched-today">What changed</a>'
-        several = f"Of the {measured.calls:,} timings of ours shown here, {measured.changed:,}"
-        verb = "is" if measured.changed == 1 else "are"
-        text = f"{several} {verb} of code that has changed since. {which}"
-        if measured.calls == 1:
-            text = f"This code has changed since, and was not timed again. {which}"
-        found.append((f"Measured on {days}", text))
-    age = (now - datetime.fromisoformat(measured.utc)).days
-    if age > OLD_DAYS:
-        text = f"These numbers were taken on {days}, {age} days before this page was built."
-        found.append(("Measured long ago", text))
-    return found
-
-
-def warnings(measured: Measured) -> str:
-    """The notices as admonitions, which the search leaves out; empty while all is well."""
-    return "".join(
-        f'<div class="admonition warning" data-search-exclude>\n'
-        f'<p class="admonition-title">{title}</p>\n<p>{text}</p>\n</div>\n\n'
-        for title, text in notices(measured, today())
+    box = (
+        f'<div class="admonition warning" data-search-exclude>\n<p class="admonition-title">'
+        f"Measured on {days}</p>\n<p>{' '.join(said)}</p>\n</div>\n\n"
     )
-
-
-def briefly(text: str, measured: Measured) -> str:
-    """A short fragment, whose last line says so if its number is of an earlier launch, or old."""
-    if not notices(measured, today()):
-        return text
-    return text.replace("</span></p>", ", before the last change</span></p>")
+    return box if said else ""
 
 
 # The rows as CSV

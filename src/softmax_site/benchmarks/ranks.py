@@ -11,7 +11,7 @@ from softmax_bench import launches
 from softmax_bench.roster import CHOOSER, COPY
 from softmax_site.benchmarks.charts import Column, Series, over_columns
 from softmax_site.benchmarks.data import read as read_json
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, of_run
 from softmax_site.benchmarks.tables import Row, folded, table
 from softmax_site.benchmarks.values import Values
 from softmax_site.benchmarks.words import sign
@@ -111,12 +111,9 @@ def _origin(data: dict, shared: bool = False) -> str:
     """On what, when, and which code."""
     run = spoken_of(data)
     ranks = " and ".join(map(str, sorted({point.ranks for point in points(data, shared)})))
-    return note(
-        f"Measured: {ranks} GPUs of one machine ({run['gpu']}), over NCCL",
-        f"torch {run['torch'].split('+')[0]}",
-        f"triton {run['triton']}",
-        run["date"],
-        f"commit `{run['commit']}`",
+    return of_run(
+        run,
+        f"{ranks} GPUs of one machine ({run['gpu']}), over NCCL",
         "medians on the slowest rank, with nothing in the L2 cache before",
         *(
             f"{old['ranks']} GPUs with an older version of ours, commit `{old['commit']}`, which "
@@ -229,7 +226,6 @@ class Quote:
         self.range = Values(factor for point in found if (factor := point.factor(call)))
         self.back_to_back = Values(f for point in found if (f := point.factor(call, Point.pace)))
         self.alone = self._over(call, f"{call}, part alone")
-        self.invariant = self._over(f"{call}, {INVARIANT}", call)
         self.pushed_alone = self._over(f"{call}, {PUSHED}", f"{call}, part alone")
         self.of_formula = Values(us / predicted_us(p) for p in found if (us := p.us(call)))
         self.held_up = sum(p.calls[call]["host_us"] > (p.us(call) or 0) for p in found)

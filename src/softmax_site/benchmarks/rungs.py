@@ -18,7 +18,7 @@ from softmax_site.benchmarks.data import (
     of_suite,
     shape_words,
 )
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, measured_by, origin
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, shown
 from softmax_site.benchmarks.stand import Case, Stand
 from softmax_site.benchmarks.tables import Cell, Group, share_of, table
 from softmax_site.benchmarks.words import SIGNS, signs
@@ -94,8 +94,9 @@ def headline_fragment(data: dict, name: str) -> Fragment:
         return NOT_MEASURED
     share, row = found
     where = f"{shape_words(row)}, {row['dtype']}, {row['direction']}, {gpu_of([row])}"
+    where += ", before the last change" * row.get("changed", False)
     text = filled("reaches", share=f"{share:.2f}", where=where)
-    return Fragment(block(text, "reaches") + "\n", measured_by([row]), brief=True)
+    return Fragment(block(text, "reaches") + "\n")
 
 
 def bytes_fragment(name: str) -> Fragment:
@@ -109,8 +110,8 @@ def bytes_fragment(name: str) -> Fragment:
         names = LADDER[max(0, LADDER.index(name) - 2) : LADDER.index(name) + 1]
     elif backward:
         names = ("naive", "two_loops", "single_block")
-    shown = {label_of(each): moved[each] for each in names}
-    text = filled("moved", way="backward" if backward else "forward", shown=shown)
+    every = {label_of(each): moved[each] for each in names}
+    text = filled("moved", way="backward" if backward else "forward", shown=every)
     return Fragment(block(text, "moved") + "\n")
 
 
@@ -164,38 +165,35 @@ class Rung(Stand):
     def table(self) -> str:
         """Shares of the copy's speed by shape, direction and type."""
         by_shape = self.given and self.name != "logsumexp"
-        shown: Shares = {}
+        lines: Shares = {}
         for group in self.groups:
             row = group[self.who]
             label = shape_words(row) if by_shape else f"{n_cols(row):,}"
-            shown.setdefault(label, {})[row["direction"], row["dtype"]] = self.cell(group)
+            lines.setdefault(label, {})[row["direction"], row["dtype"]] = self.cell(group)
         rival = "the fastest other library" if self.given else "torch"
         caption = f"Share of a copy's speed (its time over the kernel's); {signs(rival)}" + (
             "; · another kernel, or not measured" if by_shape else ""
         )
-        return shares("shape" if by_shape else "columns", shown, DIRECTIONS, caption)
+        return shares("shape" if by_shape else "columns", lines, DIRECTIONS, caption)
 
     def fragment(self, data: dict) -> Fragment:
         """The table, and what was measured when."""
-        if not self.rows:
-            return NOT_MEASURED
-        text = f"{block(self.table())}\n\n{origin(self.rows)}"
-        return Fragment(text, measured_by(self.rows))
+        return shown(self.table(), self.rows, told=True) if self.rows else NOT_MEASURED
 
 
 Shares = dict[str, dict[tuple[str, str], Cell]]
 """By what a line is of, and by kind and type."""
 
 
-def shares(first: str, shown: Shares, order: Sequence[str], caption: str) -> str:
+def shares(first: str, lines: Shares, order: Sequence[str], caption: str) -> str:
     """A table of shares, its kinds in this order."""
     kinds = sorted(
-        {kind for line in shown.values() for kind in line},
+        {kind for line in lines.values() for kind in line},
         key=lambda kind: (order.index(kind[0]), DTYPES.index(kind[1])),
     )
     head = [f"{label_of(name)} <span>{SHORT[dtype]}</span>" for name, dtype in kinds]
     none = Cell("·", "none")
-    body = [[label, *(line.get(kind, none) for kind in kinds)] for label, line in shown.items()]
+    body = [[label, *(line.get(kind, none) for kind in kinds)] for label, line in lines.items()]
     return table([first, *head], body, css="rung", caption=caption)
 
 
@@ -209,10 +207,9 @@ def backward_fragment(data: dict) -> Fragment:
             found.setdefault(n_cols(row), {})[rung.name, row["dtype"]] = rung.cell(group)
     if not found:
         return NOT_MEASURED
-    shown = {f"{length:,}": line for length, line in sorted(found.items())}
+    lines = {f"{length:,}": line for length, line in sorted(found.items())}
     rows = [row for rung in every for row in rung.rows]
-    text = block(shares("columns", shown, BACKWARD, signs("torch")))
-    return Fragment(f"{text}\n\n{origin(rows)}", measured_by(rows))
+    return shown(shares("columns", lines, BACKWARD, signs("torch")), rows, told=True)
 
 
 def fragments(data: dict) -> dict[str, Fragment]:

@@ -143,8 +143,7 @@ def article(rows: list[dict]) -> str:
         us = {name: timed(group.get(name)) for name in who}
         values = {n: group[n]["bytes"] / t / 1e3 for n, t in us.items() if t}
         said = [f"{label_of(name)} {value:,.0f}" for name, value in values.items()]
-        half = (len(said) + 1) // 2
-        tip = [f"{shape_words(some(group))}, GB/s", ", ".join(said[:half]), ", ".join(said[half:])]
+        tip = charts.halves(f"{shape_words(some(group))}, GB/s", said)
         columns.append(charts.Column(length(some(group)), values, tip))
     series = [Series(name, label_of(name), name not in (COPY, "naive")) for name in who]
     title = "Softmax forward, float32, 4,096 rows: GB/s over the length"
@@ -541,6 +540,12 @@ def vocabulary(row: dict) -> str:
     return f"{length(row)} {row['dtype']}"
 
 
+def beside_all(rows: list[dict], *first: Column) -> str:
+    """Ours with its verdict, and the times of every other library."""
+    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
+    return of_cases(rows, [*first, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
+
+
 def loss_speeds(data: dict) -> str:
     """Cross-entropy with its gradient over two vocabularies, beside every other library."""
     rows = [
@@ -549,16 +554,12 @@ def loss_speeds(data: dict) -> str:
         if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
     ]
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
-    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
-    others = map(time, present(rows, LIBRARIES))
-    return of_cases(rows, [logits, *ours, *others], False)
+    return beside_all(rows, logits)
 
 
 def token_speeds(data: dict) -> str:
     """Log-probabilities of tokens with entropies, beside every other library."""
-    rows = of_suite(data, "loss_head", op="token_logprobs")
-    ours = [VERDICT, of_copy(), time(CHOOSER, "µs: ours")]
-    return of_cases(rows, [SIZE, STEP, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
+    return beside_all(of_suite(data, "loss_head", op="token_logprobs"), SIZE, STEP)
 
 
 def masked(data: dict) -> str:
@@ -614,6 +615,5 @@ def fragments(data: dict) -> page.Rendered:
         ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):
         if rows:
-            text = f"{block(make(data))}\n\n{origin(rows)}"
-            out.fragments[name] = Fragment(text, measured_by(rows))
+            out.fragments[name] = page.shown(make(data), rows, told=True)
     return out

@@ -4,22 +4,23 @@ A rank is a chunk: it summarises its part of a row as a program summarises a chu
 takes the words of all ranks to all, and each writes its own part of the result, by the plans and
 kernels of one GPU. The modules, in the order in which a call passes them:
 
+- `process_group`: one function checks a call, lets the ranks agree on it, and runs it; messages
 - `dtensor`: `DTensor`s, taken apart into shards and put together again
-- `sharded`: the arguments of the public functions, and what is theirs of a loss
-- `process_group`: the ranks agree on every call; messages
+- `sharded`: what the ranks compare of each public function, and what is theirs of a loss
 - `ranks`: the two launches and the message between them
 - `gather`: whole rows, where no rank can leave its part where it is
 
-The functions here are what the rest of the library calls: with a group for a tensor that is a part
-of the rows, and without one for a `DTensor`.
+The rest of the library calls `agreed` with one of the functions here, for a tensor that is a part
+of the rows, with its group, or for a `DTensor`.
 """
 
 from typing import Any
 
-from .process_group import tell
-from .sharded import cross_entropy, dtensors, logsumexp, normalize, token_logprobs
+from .process_group import agreed, dtensors, tell
+from .sharded import cross_entropy, logsumexp, normalize, token_logprobs
 
 __all__ = [
+    "agreed",
     "cross_entropy",
     "dtensors",
     "logsumexp",

@@ -14,9 +14,17 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from ..arguments import LossOptions, Modifiers, check_dim, check_int
+from ..arguments import (
+    LossOptions,
+    Modifiers,
+    check_dense,
+    check_dim,
+    check_int,
+    check_sharded,
+)
 from ..plan.layout import strides_of
 from . import sharded
+from .process_group import agreed
 
 
 class _Part(Function):
@@ -130,15 +138,12 @@ def placed(x: DTensor, dim: int) -> Placed:
 
 
 def normalize(
-    function: Callable[..., Tensor],
-    x: DTensor,
-    dim: int,
-    dtype: torch.dtype | None,
-    invariant: bool,
-    modifiers: tuple[Any, ...] | None,
-) -> DTensor:
+    x: DTensor, function: Callable[..., Tensor], dim: Any, dtype: torch.dtype | None,
+    invariant: bool, modifiers: tuple[Any, ...] | None, out: Any,
+) -> DTensor:  # fmt: skip
     """Return `softmax` or `log_softmax`, placed as x is. Tensors among the modifiers are DTensors
     placed as x is, or whole on each rank."""
+    check_sharded(modifiers, out)
     lies = placed(x, dim)
     options = {} if modifiers is None else Modifiers(*modifiers)._asdict()
     if isinstance(options.get("scale"), Tensor):
@@ -146,13 +151,13 @@ def normalize(
     for name in ("bias", "where"):
         if isinstance(options.get(name), Tensor):
             options[name] = lies.local(options[name].expand(x.shape), lies.x.placements)
-    options["batch_invariant"] = invariant
-    y = function(part_of(lies.x), lies.dim, dtype, group=lies.group, **options)
+    more = {"group": lies.group, "batch_invariant": invariant}
+    y = function(part_of(lies.x), lies.dim, dtype, **more, **options)
     return lies.whole(y, x.shape, lies.x.placements)
 
 
 def logsumexp(
-    function: Callable[..., Tensor], x: DTensor, dim: Any, keepdim: bool, invariant: bool
+    x: DTensor, function: Callable[..., Tensor], dim: Any, keepdim: bool, invariant: bool
 ) -> DTensor:
     """Return `logsumexp`, replicated over the mesh dimension that `dim` was sharded over.
 
@@ -165,18 +170,13 @@ def logsumexp(
         (dim,) = dim
     lies = placed(x, dim)
     more = {"group": lies.group, "batch_invariant": invariant}
-    lse = function(part_of(lies.x), lies.dim, keepdim, **more)
-    return lies.of_rows(lse, keepdim)
+    return lies.of_rows(function(part_of(lies.x), lies.dim, keepdim, **more), keepdim)
 
 
 def cross_entropy(
-    function: Callable[..., Any],
-    x: DTensor,
-    target: Tensor,
-    weight: Tensor | None,
-    options: LossOptions,
-    in_place: bool,
-) -> tuple[DTensor, DTensor]:
+    x: DTensor, functions: Any, target: Tensor, weight: Tensor | None, options: LossOptions,
+    in_place: bool, *_: Any,
+) -> tuple[DTensor, DTensor]:  # fmt: skip
     """Return (loss, log-sum-exps) of `cross_entropy`: replicated over the mesh dimension of the
     classes; a loss that is one number, over all."""
     lies = placed(x, options.dim)
@@ -193,29 +193,27 @@ def cross_entropy(
     of_rows = [i for i, each in enumerate(x.placements) if each.is_shard() and i != lies.over]
     over_rows = tuple([mesh.get_group(i) for i in of_rows])
     where = tuple(lies.vocabulary.values()) or (None, None)
-    result, lse = sharded.cross_entropy(
-        function, part_of(x), target, weight, lies.group, *where, options, in_place, over_rows
-    )
+    result, lse = agreed(
+        lies.group, sharded.cross_entropy, part_of(x), functions, target, weight, options,
+        in_place, *where, over_rows,
+    )  # fmt: skip
     if options.reduction == "none":
         return lies.of_rows(result), lies.of_rows(lse)
     return lies.whole(result, result.shape, [Replicate()] * mesh.ndim), lies.of_rows(lse)
 
 
 def token_logprobs(
-    function: Callable[..., Any],
-    x: DTensor,
-    index: Tensor,
-    in_place: bool,
-    temperature: float | Tensor,
-    invariant: bool,
-) -> tuple[DTensor, DTensor]:
+    x: DTensor, functions: Any, index: Tensor, entropy: bool, in_place: bool,
+    temperature: float | Tensor, invariant: bool, scale: float, softcap: float | None, *_: Any,
+) -> tuple[DTensor, DTensor]:  # fmt: skip
     """Return (log-probabilities, entropies), replicated over the mesh dimension of the classes."""
+    check_dense(index, "index")
     lies = placed(x, -1)
-    of_rows = lies.without()
-    more = {"group": lies.group, "inplace_backward": in_place, "batch_invariant": invariant}
-    more["temperature"] = temperature
     if isinstance(temperature, Tensor) and temperature.dim():
-        more["temperature"] = lies.local(temperature, lies.without(keepdim=True))
+        temperature = lies.local(temperature, lies.without(keepdim=True))
+    of_rows = lies.without()
+    more = {"temperature": temperature, "scale": scale, "softcap": softcap, "group": lies.group}
+    more |= {"inplace_backward": in_place, "batch_invariant": invariant, **lies.vocabulary}
     mine, here = part_of(lies.x), lies.local(index, of_rows)
-    found, entropy = function(mine, here, return_entropy=True, **more, **lies.vocabulary)
-    return lies.whole(found, index.shape, of_rows), lies.of_rows(entropy)
+    found, entropies = functions[0](mine, here, return_entropy=True, **more)
+    return lies.whole(found, index.shape, of_rows), lies.of_rows(entropies)

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from .. import modes
-from .process_group import Shard, agree_backward, received, send
+from .process_group import Shard, agreed_backward, received, send
 
 
 def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
@@ -21,17 +21,15 @@ def gathered(x: Tensor, dim: int, shard: Shard) -> Tensor:
     (x,) = modes.in_memory(input=x)
     parts, part = shard.parts, x.movedim(dim, -1)
     if parts:
-        part = pad(part, (0, max(size for _, size in parts) - x.shape[dim]))
+        part = pad(part, (0, shard.widest - x.shape[dim]))
     if not part.numel():
         return x.new_empty(*x.shape[:dim], shard.total, *x.shape[dim + 1 :])
     lines = received(*send(part.reshape(-1), shard.group))
-    whole = lines.view(len(lines), *part.shape)
+    of_ranks = [*lines.view(-1, *part.shape).unbind()]
     if parts:
         order = sorted(range(len(parts)), key=parts.__getitem__)
-        whole = torch.cat([whole[rank][..., : parts[rank][1]] for rank in order], -1)
-    else:
-        whole = torch.cat(whole.unbind(), -1)
-    return whole.movedim(-1, dim).contiguous()
+        of_ranks = [of_ranks[rank][..., : parts[rank][1]] for rank in order]
+    return torch.cat(of_ranks, -1).movedim(-1, dim).contiguous()
 
 
 def own(whole: Tensor, dim: int, n_cols: int, shard: Shard) -> Tensor:
@@ -64,7 +62,7 @@ class _Part(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        agree_backward(ctx.where[1])
+        agreed_backward(ctx.where[1])
         return gathered(g, *ctx.where), None, None, None
 
 

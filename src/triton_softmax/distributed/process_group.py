@@ -6,7 +6,7 @@ with a line of fixed size, from which every rank reads what all ranks call and h
 of them has. What is sent afterwards follows from these lines alone, and so is the same on all.
 
 Lines travel from processor to processor: they never wait for a GPU that is busy with earlier calls.
-One takes about as long as a launch, so a call launches meanwhile (`Proposal.run`).
+One takes about as long as a launch, so a call launches meanwhile (`Agreement.run`).
 
 Only public names of `torch.distributed` are used; `torch.compile` replaces its collectives by
 functional ones.
@@ -21,17 +21,18 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..arguments import check_group
+from .. import arguments
+from ..arguments import PLAIN, Part
+from ..config import splitting
 from ..plan.launch import Memo
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-T = TypeVar("T")
 
 LINE = struct.Struct("5q472s")
 """What a rank says first: its kind of call as a number, columns, the first one, numbers, how many
@@ -55,51 +56,35 @@ class Shard(NamedTuple):
     start: int  # the first column here
     total: int  # columns on all ranks together
     widest: int = 0  # columns of the largest part; of all, where the ranks were not asked
-    blocks: tuple[tuple[int, int], ...] = ()  # (first, end) of the rows of each; empty if one
-    over_rows: tuple[Any, ...] = ()  # of the shard of a `DTensor`, groups that have other rows
     # (first column, columns) of each rank; empty where the parts are equal, in the order of ranks.
     parts: tuple[tuple[int, int], ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()  # (first, end) of the rows of each
     call: int = 0  # the kind of call, as a number
+    part: Part | None = None  # what kernels have to know; None where they take whole rows
 
 
 class Proposal(NamedTuple):
-    """A call whose line is on its way to the other ranks."""
+    """A call that this rank proposes to the others. All ranks must have the same function, options
+    and numbers, and x of one shape but for `dim`, in which parts may have any size in each call."""
 
-    guess: Shard | None  # what the last call like this one came to; None if there was none
-    settle: Callable[[], Shard]  # waits for all lines and returns what they say, or raises
-
-    def run(self, call: Callable[[Shard], T]) -> T:
-        """Return what a call returns for what the ranks agree on.
-
-        It runs by the guess while the lines travel. Its first message waits for them (`send`); if
-        they say otherwise, it has sent nothing, and runs again.
-        """
-        guess = self.guess
-        if torch.compiler.is_compiling() or guess is None or guess.group is None:
-            return call(self.settle())
-        agreement = agreements[guess.group]
-        agreement.unsettled = self
-        try:
-            result = call(guess)
-            if agreement.unsettled is None:
-                return result
-            shard = self.settle()  # it has sent nothing
-        except WrongGuess as wrong:
-            shard, guess = wrong.shard, None
-        except Exception:  # which may be due to the guess
-            if agreement.unsettled is None or (shard := self.settle()) == guess:
-                raise
-        finally:
-            agreement.unsettled = None
-        return result if shard == guess else call(shard)  # pyright: ignore
+    name: str
+    x: Tensor  # this rank's part
+    dim: int  # along which x is cut, counted from the front
+    run: Callable[[Shard], Any]  # computes the result, once the ranks have agreed
+    check: Callable[[], object] = lambda: None  # raises errors; asked if a kind of call is new
+    read: tuple[Any, ...] = ()  # what `check` reads, of this rank alone, besides x and the options
+    options: tuple[Any, ...] = ()
+    numbers: tuple[float | None, ...] = ()  # which may change from call to call
+    invariant: bool = False
+    of_classes: bool = False  # the result depends on where this part lies
+    start: int | None = None  # the first column; None if parts lie in the order of the ranks
+    total: int | None = None  # columns of all ranks, if the caller says so
+    weights: int = UNSAID  # how many classes have a weight here: all, or those of this rank
 
 
 class WrongGuess(Exception):
-    """The lines of all ranks say something else than the guess by which a call has run."""
-
-    def __init__(self, shard: Shard):
-        super().__init__()
-        self.shard = shard
+    """The lines of all ranks say something else, its argument, than the guess by which a call has
+    run."""
 
 
 @dataclass(slots=True)
@@ -109,6 +94,7 @@ class Call:
 
     number: int
     text: bytes
+    read: Callable[[bytes], Shard]  # what follows from the lines of all ranks
     lines: bytes = b""
     shard: Shard | None = None
 
@@ -120,8 +106,9 @@ class Agreement:
     def __init__(self, group: Any):
         self.group, self.calls = group, Memo()
         self.channel: Any = group
-        self.work: Any = None
-        self.unsettled: Proposal | None = None  # of a call that runs by a guess
+        self.call: Any = None  # whose line has been sent last
+        self.work: Any = None  # on which it waits
+        self.guess: Shard | None = None  # by which it runs, until the lines are read
         device = torch.device("cpu")
         if "cpu:" not in dist.get_backend_config(group):
             if dist.is_gloo_available():
@@ -136,27 +123,53 @@ class Agreement:
         self.tensors = [*zip(here, there, strict=True)]
         self.outs, self.ins = [[*there[1].view(-1, LINE.size).unbind()]], [there[0]]
 
-    def propose(
-        self, call: Call, read: Callable[[bytes], Shard], numbers: tuple[int, ...] = (UNSAID,) * 4
-    ) -> Proposal:
-        """Begin to send a line to all ranks; `read` says what follows from the lines of all."""
+    def run(
+        self, call: Call, compute: Callable[[Shard], Any], words: tuple[int, ...] = (UNSAID,) * 4
+    ) -> Any:
+        """Send a line to all ranks, and return what is computed for the part that follows from the
+        lines of all.
+
+        If the ranks have made a call like this one, it runs by the guess that it comes to the same,
+        while the lines travel. Its first message waits for them (`send`). If they say otherwise, it
+        has sent nothing, and runs again.
+        """
         if self.work is not None:  # of a call that has raised an error since
             self.work.wait()
-        LINE.pack_into(self.line, 0, call.number, *numbers, call.text)
+        LINE.pack_into(self.line, 0, call.number, *words, call.text)
         if self.lines is not self.line:
             mine, sent = self.tensors[0]
             sent.copy_(mine)
             self.work = self.channel.allgather(self.outs, self.ins)
-        return Proposal(call.shard, partial(self.settle, call, read))
+        guess, self.call, self.guess = call.shard, call, call.shard
+        if guess is None:
+            return compute(self.settle())
+        try:
+            result = compute(guess)
+            if self.guess is not None:  # it has sent nothing
+                self.settle()
+            return result
+        except WrongGuess as wrong:
+            shard = wrong.args[0]
+        except Exception:  # which may be due to the guess
+            if self.guess is None:
+                raise
+            self.guess = None
+            shard = self.settle()
+            if shard == guess:
+                raise
+        finally:
+            self.guess = None
+        return compute(shard)
 
-    def settle(self, call: Call, read: Callable[[bytes], Shard]) -> Shard:
+    def settle(self) -> Shard:
         """Wait for the lines of all ranks, and return what follows from them.
 
         Raises:
+            WrongGuess: it is not what the call that runs has been computed for.
             ValueError: they call different things, or one has failed; not on a rank that has.
             RuntimeError: a line did not come in time.
         """
-        work, self.work = self.work, None
+        call, work, guess, self.work, self.guess = self.call, self.work, self.guess, None, None
         if work is not None:
             work.wait()
             mine, received = self.tensors[1]
@@ -168,7 +181,9 @@ class Agreement:
                 said = [text.rstrip(b"\0").decode(errors="ignore") for text in texts]
                 each = "; ".join([f"rank {rank}: {text}" for rank, text in enumerate(said)])
                 raise ValueError(f"the ranks of the group do not call the same thing: {each}")
-            call.shard, call.lines = read(lines), lines
+            call.shard, call.lines = call.read(lines), lines
+        if guess is not None and call.shard != guess:
+            raise WrongGuess(call.shard)
         return call.shard
 
 
@@ -184,7 +199,7 @@ def agreement_of(group: Any) -> Agreement:
     """
     found = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
     if found is None:
-        check_group(group)
+        arguments.check_group(group)
         found = agreements.setdefault(group, Agreement(group))
     return found
 
@@ -193,116 +208,124 @@ def tell(group: Any, error: Exception) -> None:
     """Tell the other ranks, which may be waiting for this one's line, that its arguments are wrong.
     They raise a ValueError with the words of the error."""
     if isinstance(group, dist.ProcessGroup) and not torch.compiler.is_compiling():
-        failed = Call(FAILED, f"{type(error).__name__}: {error}".encode())
-        agreement_of(group).propose(failed, lambda _: Shard(None, 0, 0)).settle()
+        text = f"{type(error).__name__}: {error}".encode()
+        agreement_of(group).run(Call(FAILED, text, lambda _: Shard(None, 0, 0)), lambda _: None)
 
 
-def propose(
-    group: Any,
-    name: str,
-    x: Tensor,
-    dim: int,
-    options: tuple[Any, ...] = (),
-    start: int | None = None,
-    total: int | None = None,
-    numbers: tuple[float | None, ...] = (),
-    weights: int = UNSAID,
-    where: bool = True,
-    whole: bool = False,
-) -> Proposal:
-    """Begin to compare what the ranks call, and to find out where this rank's part lies.
+def dtensors() -> Any:
+    """Return the module of `DTensor`s, which is imported at the first of them:
+    `torch.distributed.tensor` takes half a second, and most programs do not need it."""
+    from . import dtensor  # a statement, which `torch.compile` follows
 
-    What needs no other rank can run while the lines travel: `propose(…).run(call)` runs `call` for
-    the shard of the last call like this one, and its first message waits for the lines. A wrong
-    guess costs what has run by then, and nothing else, since what is sent follows from the lines.
+    return dtensor
 
-    This rank's part is x, cut along `dim`, which counts from the front; without a group it has all
-    columns. Parts may have any size in each call. The caller says where the part lies, by `start`
-    and `total`, or parts follow each other in the order of the ranks. `options` and `numbers` must
-    be the same on all ranks; numbers may change from call to call. `weights` is how many classes
-    have a weight here: all, or those of this rank. Whatever can be wrong on one rank alone has been
-    checked before, and the others have been told (`tell`).
 
-    A traced call does not ask the other ranks, and takes them to have as many columns. One that
-    needs to know where its part lies (`where`) must say so; one that takes `whole` rows must have
-    equal parts.
+def agreed(group: Any, prepare: Callable[..., Proposal], x: Any, *given: Any) -> Any:
+    """Return the result of a call on this rank's part x of the rows, after comparing it with what
+    the other ranks call.
+
+    `prepare` says of x and the other arguments what the call is, and raises an error if they are
+    wrong; what it leaves to `Proposal.check` is checked once for each kind of call. Whatever can be
+    wrong on one rank alone is found out here, and told to the others.
+
+    A `DTensor` comes without a group, and goes to the function of the same name that takes it
+    apart. Of any other x without a group, this rank has all columns. A traced call does not ask the
+    other ranks, and takes them to have as many columns.
 
     Raises:
         TypeError: `group` is not a process group that this rank is in.
-        ValueError: at once, if a traced call lacks what it needs; when it is settled, on every
-            rank, if they call different things or the parts do not fit together.
+        ValueError: on every rank, if they call different things or the parts do not fit together;
+            if a traced call lacks what it needs.
     """
-    n_cols = x.shape[dim]
-    if group is None or torch.compiler.is_compiling():
-        alone = Shard(None, 0, n_cols)
-        shard = _taken_for(group, n_cols, start, total, where, whole) if group else alone
-        return Proposal(shard, lambda: shard)
-    agreement = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
+    if group is None and type(x).__name__ == "DTensor":
+        return getattr(dtensors(), prepare.__name__)(x, *given)
+    alone = group is None or torch.compiler.is_compiling()
+    agreement, call, key = None, None, ()
+    try:
+        if type(x) not in PLAIN:
+            arguments.check_shard(x)
+        asked = prepare(x, *given)
+        x, start, weights = asked.x, asked.start, asked.weights
+        if start is not None and asked.total is None:
+            raise ValueError("vocab_start takes vocab_size as well")
+        if not alone:
+            agreement = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
+            gradient = x.requires_grad and torch.is_grad_enabled()
+            key = (asked.name, x.dtype, x.shape, asked.dim, gradient, asked.options, asked.read)
+            key += (asked.invariant, start, asked.total, weights, x.device)
+            call = agreement.calls.get(key) if agreement else None
+        if call is None:
+            asked.check()
+    except Exception as error:
+        tell(group, error)
+        raise
+    if alone:
+        return asked.run(_taken_for(group, asked))
     agreement = agreement or agreement_of(group)
-    gradient = x.requires_grad and torch.is_grad_enabled()
-    key = (name, x.dtype, x.shape, dim, gradient, options, start, total, weights, x.device.type)
-    call = agreement.calls.get(key)
-    if call is None:
-        call = agreement.calls.keep(key, _call(name, x, dim, gradient, options, total))
-    crc = zlib.crc32(repr(numbers).encode()) if numbers else UNSAID
-    words = n_cols, UNSAID if start is None else start, crc, weights
-    return agreement.propose(call, partial(_shard, group, total, x, dim), words)
+    call = call or agreement.calls.keep(key, _call(group, asked))
+    crc = zlib.crc32(repr(asked.numbers).encode()) if asked.numbers else UNSAID
+    words = x.shape[asked.dim], UNSAID if start is None else start, crc, weights
+    return agreement.run(call, asked.run, words)
 
 
-def propose_backward(shard: Shard) -> Proposal:
-    """Begin to compare what the ranks differentiate, before a message of the backward pass. The
-    guess is never wrong.
+def agreed_backward(shard: Shard, compute: Callable[[Shard], Any] = lambda _: None) -> Any:
+    """Return what is computed in a backward pass that sends a message, after comparing what the
+    ranks differentiate.
 
     Raises:
-        ValueError: when it is settled, on every rank: they differentiate calls of different kinds,
-            or one makes a call instead.
+        ValueError: on every rank: they differentiate calls of different kinds, or one makes a call
+            instead.
     """
     if not shard.call or torch.compiler.is_compiling():
-        return Proposal(shard, lambda: shard)
-    call = Call(~shard.call, b"the gradient of an earlier call", shard=shard)
-    return agreements[shard.group].propose(call, lambda _: shard)
+        return compute(shard)
+    words, same = b"the gradient of an earlier call", lambda _: shard
+    return agreements[shard.group].run(Call(~shard.call, words, same, shard=shard), compute)
 
 
-def agree_backward(shard: Shard) -> None:
-    """Compare what the ranks differentiate; see `propose_backward`."""
-    propose_backward(shard).settle()
-
-
-def _taken_for(
-    group: Any, n_cols: int, start: int | None, total: int | None, where: bool, whole: bool
-) -> Shard:
-    """Return the part that a traced call is taken to have, without asking the other ranks."""
-    check_group(group)
-    of_all = total or n_cols * group.size()
-    if whole and n_cols * group.size() != of_all:
-        raise ValueError(
-            "under torch.compile a batch-invariant call takes equal parts: cut the "
-            f"{total} columns into {group.size()} of the same size"
-        )
-    start = n_cols * group.rank() if whole else start
-    if where and start is None:
+def _taken_for(group: Any, asked: Proposal) -> Shard:
+    """Return the part that a call is taken to have without asking the other ranks: all columns, or
+    those of a traced call."""
+    n_cols, start = asked.x.shape[asked.dim], asked.start
+    if group is None:
+        return Shard(None, 0, n_cols)
+    arguments.check_group(group)
+    total = asked.total or n_cols * group.size()
+    if asked.invariant:
+        if n_cols * group.size() != total:
+            raise ValueError(
+                "under torch.compile a batch-invariant call takes equal parts: cut the "
+                f"{asked.total} columns into {group.size()} of the same size"
+            )
+        start = n_cols * group.rank()
+    if asked.of_classes and start is None:
         raise ValueError(
             "under torch.compile the ranks cannot ask each other where their classes lie: give "
             "vocab_start and vocab_size"
         )
-    return Shard(group, start or 0, of_all, widest=of_all)
+    shard = Shard(group, start or 0, total, widest=total)
+    return shard._replace(part=part_of(shard, asked.x, asked.dim, asked.invariant))
 
 
-def _call(
-    name: str, x: Tensor, dim: int, gradient: bool, options: tuple[Any, ...], total: int | None
-) -> Call:
+def _call(group: Any, asked: Proposal) -> Call:
     """Return a kind of call, of which nothing is known yet."""
+    x, dim = asked.x, asked.dim
+    gradient = x.requires_grad and torch.is_grad_enabled()
     sizes = ", ".join(["*" if i == dim else str(size) for i, size in enumerate(x.shape)])
-    text = f"{name} of {str(x.dtype)[6:]} ({sizes}) along {dim} on {x.device.type}; "
+    text = f"{asked.name} of {str(x.dtype)[6:]} ({sizes}) along {dim} on {x.device.type}; "
     text += f"{'with' if gradient else 'without'} a gradient"
     # Numbers that are equal are one key of a memory, and so have to be the same words.
-    said = [str(float(o) if isinstance(o, (int, float)) else o) for o in options]
-    text = "; ".join([text, *said, *([] if total is None else [f"of {total}"])]).encode()
-    digest = hashlib.blake2b(text, digest_size=8).digest()
-    return Call(1 + int.from_bytes(digest, "little") // 4, text)
+    said = [str(float(o) if isinstance(o, (int, float)) else o) for o in asked.options]
+    said += ["batch-invariant"] * asked.invariant
+    said += [] if asked.total is None else [f"of {asked.total}"]
+    text = "; ".join([text, *said]).encode()
+    number = 1 + int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") // 4
+    like = x.detach().new_empty(()).expand(x.shape)  # a kind of call keeps no memory of its first
+    return Call(number, text, partial(_shard, group, like, dim, asked.total, asked.invariant))
 
 
-def _shard(group: Any, total: int | None, x: Tensor, dim: int, lines: bytes) -> Shard:
+def _shard(
+    group: Any, like: Tensor, dim: int, total: int | None, invariant: bool, lines: bytes
+) -> Shard:
     """Return this rank's part of the rows, as it follows from the lines of all ranks that call the
     same.
 
@@ -332,9 +355,33 @@ def _shard(group: Any, total: int | None, x: Tensor, dim: int, lines: bytes) -> 
     start, size = parts[group.rank()]
     if parts == tuple([(i * size, size) for i in range(len(parts))]):
         parts = ()
-    n_rows = math.prod(x.shape[:dim] + x.shape[dim + 1 :])
-    blocks = blocks_of(n_rows, end * x.element_size() // len(sizes))
-    return Shard(group, start, end, max(sizes), blocks, parts=parts, call=calls[0])
+    n_rows = math.prod(like.shape[:dim] + like.shape[dim + 1 :])
+    blocks = blocks_of(n_rows, end * like.element_size() // len(sizes))
+    shard = Shard(group, start, end, max(sizes), parts, blocks, calls[0])
+    return shard._replace(part=part_of(shard, like, dim, invariant))
+
+
+def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
+    """Return what is here of the rows of x; None where whole rows are: on one rank, or after every
+    rank has gathered them.
+
+    That is what ranks do if no kernels compute, if there are no elements, or if a row must have the
+    bits that it has on one GPU, and that cuts it into chunks where no rank's part ends. It depends
+    on nothing but what ranks have agreed on.
+    """
+    n_ranks, total = shard.group.size(), shard.total
+    if n_ranks == 1 or not (arguments.INTERPRETED or x.device.type != "cpu"):
+        return None
+    if torch.compiler.is_compiling():
+        return None if invariant else Part(shard.start, total, 0, n_ranks, shard.group, send)
+    if not total or 0 in x.shape[:dim] + x.shape[dim + 1 :]:
+        return None
+    if invariant:
+        long = total > splitting.MAX_SPLIT_COLS or x.dtype == torch.float64
+        n_parts = 1 if long else splitting.parts_of(total)
+        if n_parts == 1 or n_parts % n_ranks or shard.parts:
+            return None
+    return Part(shard.start, total, shard.widest, n_ranks, shard.group, send)
 
 
 def blocks_of(n_rows: int, row_bytes: int) -> tuple[tuple[int, int], ...]:
@@ -360,18 +407,14 @@ def send(message: Tensor, group: Any) -> tuple[Tensor, Any]:
     there."""
     if group is None or group.size() == 1:
         return message.unsqueeze(0), None
-    if not torch.compiler.is_compiling() and group in agreements:
-        agreement = agreements[group]
-        proposal, agreement.unsettled = agreement.unsettled, None
-        if proposal is not None:
-            shard = proposal.settle()
-            if shard != proposal.guess:
-                raise WrongGuess(shard)
     lines = message.new_empty(group.size(), len(message))
     if torch.compiler.is_compiling():
         # Functional collectives take the place of this one, which have no handle to wait for.
         _all_gather(lines.view(-1), message, group=group)
         return lines, None
+    agreement = agreements.get(group)
+    if agreement is not None and agreement.guess is not None:
+        agreement.settle()
     return lines, _all_gather(lines.view(-1), message, group=group, async_op=True)
 
 

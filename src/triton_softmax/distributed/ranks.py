@@ -6,6 +6,8 @@ the words pass in a message between the two. So there are no kernels for several
 sums depend on their order, or give a row the bits that it has on one GPU, is up to the operation.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,39 +15,13 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .. import arguments, modes, operators
-from ..arguments import Modifiers, Part
-from ..config import splitting
+from .. import composite, modes, operators
+from ..arguments import Modifiers
 from ..operations.operation import Operation
 from ..plan import layout
 from ..plan.modified import plan_of_part
-from .process_group import Shard, agree_backward, propose_backward, received, send
-
-
-def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
-    """Return what is here of the rows of x; None where whole rows are: on one rank, or after every
-    rank has gathered them.
-
-    That is what ranks do if no kernels compute, if there are no elements, or if a row must have the
-    bits that it has on one GPU, and that cuts it into chunks where no rank's part ends. It depends
-    on nothing but what ranks have agreed on.
-    """
-    group, traced = shard.group, torch.compiler.is_compiling()
-    if group is None or group.size() == 1:
-        return None
-    n_ranks = group.size()
-    if not (arguments.INTERPRETED or x.device.type != "cpu"):
-        return None
-    if traced:
-        return None if invariant else Part(shard.start, shard.total, 0, n_ranks, group, send)
-    if not shard.total or 0 in x.shape[:dim] + x.shape[dim + 1 :]:
-        return None
-    if invariant:
-        long = shard.total > splitting.MAX_SPLIT_COLS or x.dtype == torch.float64
-        parts = 1 if long else splitting.parts_of(shard.total)
-        if parts == 1 or parts % n_ranks or shard.parts:
-            return None
-    return Part(shard.start, shard.total, shard.widest, n_ranks, group, send)
+from .gather import part_of_result, whole
+from .process_group import Shard, agreed_backward, received, send
 
 
 def rows_of(x: Tensor, dim: int) -> Tensor:
@@ -55,17 +31,15 @@ def rows_of(x: Tensor, dim: int) -> Tensor:
 
 
 def over_ranks(
-    op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, shard: Shard, part: Part,
-    invariant: bool,
-) -> Tensor:  # fmt: skip
-    """Return the result of an operation on matrices. Of many rows, the message of a block travels
+    op: Operation, inputs: tuple[Tensor, ...], dtype: torch.dtype, invariant: bool,
+    lines: Tensor | None, shard: Shard,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Return the result of an operation on matrices, and the messages from which it follows, which
+    an earlier call may have received. Of many rows of elements, the message of a block travels
     while the next block is read."""
-    plain = not torch.compiler.is_compiling()
-    if not plain:
-        lines = operators.lines_of(op, inputs, (), dtype, part)
-        return operators.from_lines(op, inputs, (), dtype, part, lines)[0]
-    if len(shard.blocks) < 2:
-        return plan_of_part(op, inputs, dtype, part, invariant)(*inputs)
+    if len(shard.blocks) < 2 or op.reduces or op.numbers:
+        (y,), lines = operators.of_parts(op, inputs, dtype, shard.part, invariant, lines)
+        return y, lines
     if invariant:
         inputs = tuple(map(layout.on_vectors, inputs))
     x, waiting = inputs[0], None
@@ -77,97 +51,114 @@ def over_ranks(
             first, end = block[0] // 8 * 8, block[1]
             at = slice(first, end if end == len(x) else end // 8 * 8)
             rows = tuple([each[at] for each in inputs])
-            plan: Any = plan_of_part(op, rows, dtype, part, invariant)
-            waiting = plan, send(plan.publish(*rows), part.group), rows, y[at]
+            plan = plan_of_part(op, rows, dtype, shard.part, invariant)  # pyright: ignore
+            waiting = plan, send(plan.publish(*rows), shard.group), rows, y[at]
         if last is not None:
             plan, message, rows, out = last
             plan.write(received(*message), *rows, out=out)
-    return y
+    return y, None
 
 
-class _Normalized(Function):
-    """This rank's part of softmax or log-softmax of the rows of a matrix."""
+class _OfParts(Function):
+    """Softmax, log-softmax or log-sum-exp of the rows of a matrix, of which this rank has a part.
+
+    The gradient of log-sum-exp follows from the words of the forward pass, and takes no message,
+    unless the bits of one GPU are asked for.
+    """
 
     @staticmethod
-    def forward(ctx, x, op: operators.Normalization, dtype: Any, *where):
-        y = over_ranks(op.operation, (x,), dtype, *where)
-        ctx.save_for_backward(y)
-        ctx.arguments = op.vjp, x.dtype, where
-        return y
+    def forward(ctx, x, op: operators.Normalization, dtype: Any, invariant: bool, shard: Shard):
+        y, lines = over_ranks(op.operation, (x,), dtype, invariant, None, shard)
+        reduces = op.operation.reduces
+        ctx.save_for_backward(x if reduces else y, lines if reduces and not invariant else None)
+        ctx.arguments = op.vjp, x.dtype, invariant, shard
+        return y.to(dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        (y,) = ctx.saved_tensors
-        vjp, dtype, where = ctx.arguments
+        saved, lines = ctx.saved_tensors
+        vjp, dtype, invariant, shard = ctx.arguments
         (dy,) = modes.in_memory(incoming_gradient=dy)
-        inputs = y, rows_of(dy, 1)
-        dx = propose_backward(where[0]).run(
-            lambda _: over_ranks(vjp.operation, inputs, dtype, *where)
-        )
-        return dx, *(None,) * 5
+        inputs = saved, dy if dy.dim() == 1 else rows_of(dy, 1)
+        compute = partial(over_ranks, vjp.operation, inputs, dtype, invariant, lines)
+        dx, _ = compute(shard) if lines is not None else agreed_backward(shard, compute)
+        return dx, *(None,) * 4
 
 
-def normalize(
-    op: operators.Normalization, x: Tensor, dim: int, dtype: torch.dtype,
-    modifiers: Modifiers | None, shard: Shard, part: Part, invariant: bool,
-) -> Tensor:  # fmt: skip
-    """Return this rank's part of softmax or log-softmax of a tensor."""
-    rows, shape = rows_of(x, dim), x.movedim(dim, -1).shape
-    if modifiers is None:
-        y: Any = _Normalized.apply(rows, op, dtype, shard, part, invariant)
+def of_rows(
+    function: Callable[..., Tensor], x: Tensor, dim: int, dtype: torch.dtype, invariant: bool,
+    modifiers: Modifiers | None, shard: Shard,
+) -> Any:  # fmt: skip
+    """Return the part that this rank has of softmax or log-softmax along `dim`, or log-sum-exp."""
+    op, traced = getattr(operators, function.__name__), torch.compiler.is_compiling()
+    if shard.part is None:
+        return _of_whole_rows(function, x, dim, dtype, invariant, modifiers, shard)
+    if modifiers is not None and not traced:
+        y = _modified(op, x, dim, dtype, invariant, modifiers, shard)
     else:
-        given = modifiers._asdict()
-        for name in ("scale", "bias", "where"):
-            if isinstance(t := given[name], Tensor):
-                size = 1 if name == "scale" else x.shape[dim]
-                t = layout.rows_along(t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim)
-                given[name] = t if t.stride(1) <= 1 else t.contiguous()
-        some = Modifiers(**given)
-        options = (True, some, op is operators.log_softmax, 1, dtype, invariant, part, None)
-        y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]
-
-        def arrives(dy: Tensor) -> Tensor:
-            agree_backward(shard)
-            return modes.in_memory(incoming_gradient=dy)[0]
-
-        if y.requires_grad:
-            y.register_hook(arrives)
-    return y if y.shape == x.shape and dim == 1 else y.view(shape).movedim(-1, dim).contiguous()
-
-
-class _LogSumExp(Function):
-    """Log-sum-exp of the rows of a matrix, on every rank. Its gradient follows from the words of
-    the forward pass, and takes no message, unless the bits of one GPU are asked for."""
-
-    @staticmethod
-    def forward(ctx, x, shard: Shard, part: Part, invariant: bool):
-        op, lines = operators.logsumexp.operation, None
-        if invariant:
-            lse = plan_of_part(op, (x,), x.dtype, part, True)(x)
+        z = x if modifiers is None else _modified_elements(x.to(dtype), modifiers)
+        rows = z if z.dim() == 2 and dim == 1 and z.stride(1) == 1 else rows_of(z, dim)
+        differentiated = rows.requires_grad and torch.is_grad_enabled()
+        wide = dtype if modifiers is None else z.dtype
+        if differentiated or traced or len(shard.blocks) > 1:
+            y = _OfParts.apply(rows, op, wide, invariant, shard)
         else:
-            lines = operators.lines_of(op, (x,), (), x.dtype, part)
-            (lse,) = operators.from_lines(op, (x,), (), x.dtype, part, lines)
-        ctx.save_for_backward(x, lines)
-        ctx.arguments = shard, part
-        return lse.to(x.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, dlse):
-        x, lines = ctx.saved_tensors
-        shard, part = ctx.arguments
-        (dlse,) = modes.in_memory(incoming_gradient=dlse)
-        op = operators.logsumexp_backward.operation
-        if lines is None:
-            agree_backward(shard)
-            dx = plan_of_part(op, (x, dlse), x.dtype, part, True)(x, dlse)
-        else:
-            (dx,) = operators.from_lines(op, (x,), (dlse,), x.dtype, part, lines)
-        return dx, None, None, None
+            (y,), _ = operators.of_parts(op.operation, (rows,), wide, shard.part, invariant)
+        if modifiers is not None and modifiers.safe:
+            empty = -torch.inf if op is operators.log_softmax else 0.0
+            y = y.masked_fill(rows == -torch.inf, empty)
+        y = y if y.dtype == dtype else y.to(dtype)
+    if y.dim() == 1:
+        return y.view(x.shape[:dim] + x.shape[dim + 1 :])
+    if x.dim() == 2 and dim == 1:
+        return y
+    return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
 
 
-def logsumexp(x: Tensor, dim: int, shard: Shard, part: Part, invariant: bool) -> Tensor:
-    """Return log-sum-exp of a tensor along `dim`, on every rank."""
-    lse: Any = _LogSumExp.apply(rows_of(x, dim), shard, part, invariant)
-    return lse.view(x.shape[:dim] + x.shape[dim + 1 :])
+def _modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
+    """Return what a compiler fuses of PyTorch's operators: x with its modifiers, but for `safe`."""
+    z = composite.modified_elements(x, modifiers)
+    return z if modifiers.where is None else z.masked_fill(~modifiers.where, -torch.inf)
+
+
+def _modified(
+    op: operators.Normalization, x: Tensor, dim: int, dtype: torch.dtype, invariant: bool,
+    modifiers: Modifiers, shard: Shard,
+) -> Tensor:  # fmt: skip
+    """Return softmax or log-softmax of rows with score modifiers, as a matrix."""
+    given = modifiers._asdict()
+    for name in ("scale", "bias", "where"):
+        if isinstance(t := given[name], Tensor):
+            size = 1 if name == "scale" else x.shape[dim]
+            t = layout.rows_along(t.expand(*x.shape[:dim], size, *x.shape[dim + 1 :]), dim)
+            given[name] = t if t.stride(1) <= 1 else t.contiguous()
+    rows, some = rows_of(x, dim), Modifiers(**given)
+    options = (True, some, op is operators.log_softmax, 1, dtype, invariant, shard.part, None)
+    y = operators.differentiable_modified(rows, some.scale, some.bias, None, options)[0]
+
+    def arrives(dy: Tensor) -> Tensor:
+        agreed_backward(shard)
+        return modes.in_memory(incoming_gradient=dy)[0]
+
+    if y.requires_grad:
+        y.register_hook(arrives)
+    return y
+
+
+def _of_whole_rows(
+    function: Callable[..., Tensor], x: Tensor, dim: int, dtype: torch.dtype, invariant: bool,
+    modifiers: Modifiers | None, shard: Shard,
+) -> Any:  # fmt: skip
+    """Return the same of rows that every rank gathers."""
+    rows, more = whole(x, dim, shard), {} if modifiers is None else modifiers._asdict()
+    if function.__name__ == "logsumexp":
+        return function(rows, dim, batch_invariant=invariant)
+    for name in ("bias", "where"):
+        t = more.get(name)
+        if t is not None:  # one that is broadcast may have other sizes on other ranks
+            mask = t.dtype == torch.bool
+            of_all = whole((t.to(torch.uint8) if mask else t).expand(x.shape), dim, shard)
+            more[name] = of_all != 0 if mask else of_all
+    y = function(rows, dim, dtype, batch_invariant=invariant, **more)
+    return part_of_result(y, dim, x.shape[dim], shard)

@@ -180,6 +180,11 @@ def test_every_call_on_some_ranks(world):
 # --- agreement, from which follows what is sent
 
 
+def agree(group: Group, name: str, x: torch.Tensor, call: Callable[..., Any]) -> Any:
+    """What a rank computes for the part that follows from the lines of all."""
+    return process_group.agreed(group, lambda x: process_group.Proposal(name, x, 1, call), x)
+
+
 def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]:
     """What ranks agree on: the first column, how many there are on all, and at most on one; the
     parts; and the kind of call. A message follows, of a size that was launched for the guess."""
@@ -194,7 +199,7 @@ def agreed(groups: list[Group], calls: tuple[tuple[str, int], ...]) -> list[Any]
             assert (received == shard.total).all()
             return shard.start, shard.total, shard.widest, shard.parts, shard.call
 
-        return process_group.propose(group, name, rows[group.rank()], 1).run(call)
+        return agree(group, name, rows[group.rank()], call)
 
     return together(groups, of_rank)
 
@@ -279,8 +284,7 @@ def test_a_call_runs_again_if_its_guess_was_wrong(sends, fails):
                 assert (received == shard.total).all()
             return shard.total
 
-        x = torch.empty(ROWS, sizes[group.rank()])
-        return process_group.propose(group, "softmax", x, 1).run(call)
+        return agree(group, "softmax", torch.empty(ROWS, sizes[group.rank()]), call)
 
     for sizes, expected in (
         ((2, 3), ([5], [5])),
@@ -301,9 +305,9 @@ def test_a_call_that_is_given_up_leaves_no_line_behind():
         raise MemoryError
 
     def of_rank(group: Group) -> int:
-        process_group.propose(group, "softmax", x, 1).settle()
+        agree(group, "softmax", x, lambda shard: None)
         with pytest.raises(MemoryError):
-            process_group.propose(group, "softmax", x, 1).run(fails)
-        return process_group.propose(group, "log_softmax", x, 1).settle().total
+            agree(group, "softmax", x, fails)
+        return agree(group, "log_softmax", x, lambda shard: shard.total)
 
     assert together(groups, of_rank) == [4, 4]
