@@ -264,7 +264,7 @@ def launched(plan) -> tuple[str, ...]:
 
 def modified_by_operators(name: str, x: torch.Tensor, dim: int, given: dict) -> torch.Tensor:
     """Softmax or log-softmax with maps, by PyTorch's operators; `given` are the maps by name."""
-    modifiers = arguments.check_modifiers(x, dim % x.dim(), arguments.Modifiers(**given))
+    modifiers = arguments.as_modifiers(x, dim % x.dim(), arguments.Modifiers(**given))
     log = name == "log_softmax"
     return composite.modified_softmax(log, x, dim % x.dim(), x.dtype, modifiers)
 

@@ -139,9 +139,8 @@ def row_length(x: Tensor, dim: int, part: Part | None) -> int:
 
 def pass_on(function: Any, tensors: Sequence[Any], given: dict[str, Any]) -> Any:
     """Hand a call to the `__torch_function__` of one of its tensors, or of a mode; a TypeError if
-    there is none. `tensors` are the arguments that may be tensors; `given` has all positional ones
-    by name, and keywords that are not left out; further names are ignored, so `locals()` will do.
-    """
+    there is none. `given` has all arguments by name, and possibly other names: `locals()` will
+    do."""
     if not has_torch_function(tensors):
         raise TypeError(f"the input must be a torch.Tensor, not {type(tensors[0]).__name__}")
     code, defaults = function.__code__, function.__kwdefaults__
@@ -255,13 +254,8 @@ def check_dense(t: Any, what: str) -> None:
 
 
 def check_operands(x: Tensor, **others: Any) -> None:
-    """Require dense tensors on the device of the input x; skip None. A kernel takes addresses, and
-    cannot tell invalid ones or those of another device.
-
-    Raises:
-        TypeError: an argument is not a dense tensor.
-        RuntimeError: it is on another device.
-    """
+    """Check that the others are dense tensors on the device of the input x, or None: a kernel takes
+    addresses, and cannot tell invalid ones or those of another device."""
     for name, other in others.items():
         if other is None:
             continue
@@ -290,9 +284,8 @@ def check_match(fits: bool, name: str, t: Tensor, other: str, x: Tensor) -> None
 
 
 def check_number(value: Any, name: str, positive: bool = False, finite: bool = True) -> float:
-    """Return a number (of Python or NumPy, or in a 0-d tensor without a gradient) as a float. Raise
-    a TypeError if it is none, and a ValueError if it is not `finite`, or not `positive`, but has to
-    be."""
+    """Return a number (of Python or NumPy, or in a 0-d tensor without a gradient) as a float, if it
+    is finite or need not be, and positive if it has to be."""
     if not isinstance(value, (int, float)) and getattr(value, "ndim", None) == 0:
         value = value if getattr(value, "requires_grad", False) else value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -304,8 +297,7 @@ def check_number(value: Any, name: str, positive: bool = False, finite: bool = T
 
 
 def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
-    """Check that a modifier, if given, is a tensor on the device of the input x that broadcasts to
-    `shape` and is bool (`where`) or floating-point; see `softmax` for the errors."""
+    """Check that a modifier, if given, broadcasts to `shape` and has a fitting dtype."""
     if t is None:
         return
     check_operands(x, **{name: t})
@@ -321,9 +313,8 @@ def check_modifier(t: Any, name: str, x: Tensor, shape: torch.Size) -> None:
 
 
 def as_modifiers(x: Tensor, dim: Any, modifiers: tuple[Any, ...]) -> Modifiers:
-    """Return score modifiers, which come as they were given, in the order of `Modifiers`, with
-    numbers as floats or tensors, and a sink per head as one per row. Numbers are checked here, at
-    every call; see `softmax` for the errors."""
+    """Return score modifiers, as they were given, with numbers as floats or tensors, and a sink per
+    head as one per row. Numbers are checked here, at every call."""
     scale, softcap, bias, where, causal, sink, safe = modifiers
     if not isinstance(scale, Tensor):
         scale = 1.0 if scale is None else check_number(scale, "scale")
@@ -339,11 +330,13 @@ def as_modifiers(x: Tensor, dim: Any, modifiers: tuple[Any, ...]) -> Modifiers:
     return Modifiers(scale, softcap, bias, where, bool(causal), sink, bool(safe))
 
 
-def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
-    """Return `as_modifiers`, after checking tensors as well; `dim` counts from the front."""
-    given = as_modifiers(x, dim, modifiers)
+def check_modified(x: Tensor, dim: Any, dtype: torch.dtype | None, modifiers: Modifiers) -> int:
+    """Check a call with score modifiers but for their numbers; return `dim` from the front."""
+    dim = check_arguments(x, check_int(dim), dtype)
+    if not x.is_meta:
+        check_device(x.device)
     of_rows = torch.Size([1 if i == dim else size for i, size in enumerate(x.shape)])
-    scale = given.scale
+    scale, _, bias, where, causal, sink, _ = modifiers
     if isinstance(scale, Tensor):
         check_modifier(scale, "scale", x, of_rows)
         if scale.dim() and scale.shape != of_rows:
@@ -351,30 +344,19 @@ def check_modifiers(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifier
                 f"scale must be a number, or have no dimension or the shape {tuple(of_rows)}, not "
                 f"{tuple(scale.shape)}"
             )
-    check_modifier(given.bias, "bias", x, x.shape)
-    check_modifier(given.where, "where", x, x.shape)
-    if given.causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
+    check_modifier(bias, "bias", x, x.shape)
+    check_modifier(where, "where", x, x.shape)
+    if causal and (x.dim() < 2 or dim != x.dim() - 1 or x.shape[-1] != x.shape[-2]):
         raise ValueError(
             "causal takes dim=-1 and as many queries as keys in the last two dimensions, not "
             f"dim={dim} of shape {tuple(x.shape)}"
         )
-    check_modifier(given.sink, "sink", x, of_rows)
-    return given
-
-
-def check_modified(
-    x: Tensor, dim: Any, dtype: torch.dtype, modifiers: Modifiers
-) -> tuple[int, Modifiers]:
-    """Check a call with score modifiers; return its `dim`, counted from the front, and them."""
-    dim = check_arguments(x, check_int(dim), dtype)
-    if not x.is_meta:
-        check_device(x.device)
-    return dim, check_modifiers(x, dim, modifiers)
+    check_modifier(sink, "sink", x, of_rows)
+    return dim
 
 
 def check_out(out: Any, x: Tensor, dtype: torch.dtype, tensors: Sequence[Tensor]) -> None:
-    """Check the `out` tensor of a result in the shape of x, from these tensors; see `softmax` for
-    the errors."""
+    """Check the `out` tensor of a result in the shape of x, from these tensors."""
     check_operands(x, out=out)
     if out.shape != x.shape or out.dtype != dtype:
         raise ValueError(
@@ -396,8 +378,7 @@ def check_out(out: Any, x: Tensor, dtype: torch.dtype, tensors: Sequence[Tensor]
 def check_loss_numbers(
     label_smoothing: Any = 0.0, z_loss: Any = 0.0, softcap: Any = None, scale: Any = 1.0
 ) -> tuple[float, float, float | None, float]:
-    """Return the numbers of a loss or of log-probabilities as floats; see `cross_entropy` for the
-    errors."""
+    """Return the numbers of a loss or of log-probabilities as floats."""
     smoothing = check_number(label_smoothing, "label_smoothing")
     if not 0.0 <= smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -408,8 +389,7 @@ def check_loss_numbers(
 
 def check_loss(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> None:
     """Check the arguments of a cross-entropy, except for the values of the targets; the options are
-    those of the call as they were given. See `cross_entropy` for the errors, which have PyTorch's
-    message if PyTorch raises, too."""
+    those of the call as they were given. Where PyTorch raises an error, it is PyTorch's."""
     dim, ignore_index, reduction, label_smoothing, z_loss, _, scale, softcap, _, part = options
     check_input(x)
     check_operands(x, target=target, weight=weight)
@@ -457,9 +437,8 @@ def autocasts(x: Tensor) -> bool:
 
 
 def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = None) -> None:
-    """Raise an IndexError, in PyTorch's words for targets or for an index, which ignores none, if a
-    class is out of range and not ignored. This reads the values; for classes on a GPU a kernel
-    asserts instead."""
+    """Raise an IndexError in PyTorch's words if a class is out of range; with an `ignore_index`, in
+    those for targets. This reads the values; for classes on a GPU a kernel asserts instead."""
     wrong = (classes < 0) | (classes >= n_classes)
     if ignore_index is not None:
         wrong &= classes != ignore_index
@@ -472,22 +451,17 @@ def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = No
         )
 
 
+LINEAR = "input", "linear_weight", "target", "linear_bias", "weight"
+
+
 def check_linear(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    linear_bias: Tensor | None,
-    weight: Tensor | None,
-    chunk_size: int | None,
-    accum_dtype: torch.dtype | None,
+    operands: tuple[Any, ...], chunk_size: int | None, accum_dtype: torch.dtype | None
 ) -> torch.dtype:
-    """Check the layer and the targets of a `linear_cross_entropy`; see there for the errors. Return
-    the dtype in which its gradients accumulate: by default that of sums."""
-    operands = {
-        "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias,
-        "weight": weight,
-    }  # fmt: skip
-    for name, each in {"input": input, **operands}.items():
+    """Check the operands of a `linear_cross_entropy`, tensors or None in the order of `LINEAR`;
+    return the dtype in which its gradients accumulate."""
+    input, linear_weight, target, linear_bias, _ = operands
+    named = dict(zip(LINEAR, operands))
+    for name, each in named.items():
         if type(each).__name__ == "DTensor":
             raise NotImplementedError(
                 f"{name} is a DTensor, and linear_cross_entropy takes whole tensors: pass "
@@ -497,8 +471,9 @@ def check_linear(
     check_input(input)
     check_dense(linear_weight, "linear_weight")
     check_dense(target, "target")
-    check_operands(input, **operands)
-    for name, each in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
+    check_operands(input, **named)
+    for name in ("linear_weight", "linear_bias"):
+        each = named[name]
         if each is not None and each.dtype != input.dtype:
             raise RuntimeError(f"{name} has dtype {each.dtype}, and the input {input.dtype}")
     fits = input.shape[-1:] == linear_weight.shape[1:] and linear_weight.dim() == 2
@@ -516,8 +491,7 @@ def check_linear(
 
 
 def check_index(logits: Tensor, index: Tensor | None, row_mask: Tensor | None = None) -> None:
-    """Check logits, tokens and a mask of rows, if any, except for the tokens' values; see
-    `token_logprobs` for the errors."""
+    """Check logits, tokens, except for their values, and a mask of rows."""
     check_input(logits)
     check_operands(logits, index=index, row_mask=row_mask)
     if logits.dim() == 0:
@@ -534,8 +508,8 @@ def check_index(logits: Tensor, index: Tensor | None, row_mask: Tensor | None = 
 
 
 def check_temperature(temperature: Any, logits: Tensor) -> Any:
-    """Return a temperature: a positive number, as a float; or a floating-point tensor with one
-    number in all or per row. See `token_logprobs` for the errors."""
+    """Return a temperature: a float, or a floating-point tensor with one number in all or per
+    row."""
     if not isinstance(temperature, Tensor):
         return check_number(temperature, "temperature", positive=True)
     check_operands(logits, temperature=temperature)
@@ -576,9 +550,10 @@ def check_sharded(modifiers: tuple[Any, ...] | None, out: Any) -> None:
 
 
 def check_modifiers_of_part(x: Tensor, dim: int, modifiers: tuple[Any, ...]) -> Modifiers:
-    """`check_modifiers` of a shard of the rows. Also raise a NotImplementedError if a scale or bias
-    that is broadcast along rows requires a gradient."""
-    checked = check_modifiers(x, dim, modifiers)
+    """Return `as_modifiers` of a shard of the rows, after `check_modified`. Also raise a
+    NotImplementedError if a scale or bias that is broadcast along rows requires a gradient."""
+    checked = as_modifiers(x, dim, modifiers)
+    check_modified(x, dim, None, checked)
     for t in (checked.scale, checked.bias):
         if isinstance(t, Tensor) and t.requires_grad and t.shape[dim - x.dim() :][:1] in ((), (1,)):
             raise NotImplementedError("gradients of scale and bias are not summed over ranks")

@@ -171,8 +171,7 @@ def modified_softmax_backward(
 
 
 class RowScalars(NamedTuple):
-    """The scalars of each row that a cross-entropy needs besides its logits, in the shape of the
-    targets."""
+    """The scalars of each row that a cross-entropy needs, in the shape of the targets."""
 
     target: Tensor
     """The class; −1 if the row is ignored, −2 if the target is a distribution."""
@@ -267,8 +266,8 @@ def picked(x: Tensor, target: Tensor, dim: int) -> Tensor:
 
 
 def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
-    """Return the logits after scale and soft cap. What an ignored row holds must not reach the
-    derivatives of these, so such rows are 0."""
+    """Return the logits after scale and soft cap, 0 in ignored rows: what these hold must not reach
+    derivatives."""
     modified = options.scale != 1.0 or options.softcap is not None
     if modified and not target.is_floating_point():
         x = x.masked_fill((target == options.ignore_index).unsqueeze(options.dim), 0.0)
@@ -311,7 +310,7 @@ def cross_entropy(
 
 
 def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
-    """Return logits divided by a temperature, in the accumulator dtype; NaN where it is not
+    """Return logits divided by a temperature, in the accumulator dtype; NaN unless it is
     positive."""
     x = upcast(x)
     if isinstance(temperature, Tensor):

@@ -18,7 +18,13 @@ from torch.overrides import has_torch_function
 from . import arguments, composite, distributed, modes, operators
 from .arguments import PLAIN, Modifiers, cast
 from .modes import is_plain_eager
-from .operators import Normalization, differentiable, differentiable_modified
+from .operators import (
+    ModifiedDerivative,
+    Normalization,
+    differentiable,
+    differentiable_modified,
+    run_rows,
+)
 from .plan import run_one
 from .plan.modified import run_modified
 
@@ -282,8 +288,8 @@ def _normalize_modified(
     modifiers: tuple[Any, ...],
     out: Any,
 ) -> Tensor:
-    """Return the result of `function`, softmax or log-softmax, of a tensor on one device; its
-    modifiers come as they were given, in the order of `Modifiers`. See `softmax` for the errors."""
+    """Return softmax or log-softmax of a tensor on one device, with modifiers as they were
+    given."""
     scale, softcap, bias, where, causal, sink, safe = modifiers
     tensors = [x]
     for each in (bias, where, out):
@@ -311,7 +317,7 @@ def _normalize_modified(
     ndim = x.dim()
     check: Any = partial(arguments.check_modified, x, dim, dtype, given)
     if not plain or out is not None or not ndim:
-        (dim, given), check = check(), None
+        dim, check = check(), None
     elif -ndim <= dim < 0:
         dim += ndim
     if out is not None:
@@ -330,19 +336,8 @@ def _normalize_modified(
     log = op is operators.log_softmax
     empty = not x.numel() if plain else arguments.is_empty(x)
     composed = empty or (not arguments.INTERPRETED and x.device.type == "cpu")
-    composed = composed or (not plain and modes.transformed())
-    if composed and (not plain or out is not None):
+    if not plain and (composed or modes.by_composite()):
         y = composite.modified_softmax(log, x, dim, dtype, given)
-    elif out is not None and not out.is_neg():
-        to = out if ndim else out.view(1)
-        options = (*operators.as_schema_arguments(given), log, dim, invariant)
-        operators.modified_softmax_out.overload(None if to is x else x, *options, to)
-        if not torch.compiler.is_compiling():
-            torch.autograd.graph.increment_version(out)
-        return out
-    elif not plain:
-        options = (*operators.as_schema_arguments(given), log, dim, dtype, invariant)
-        y = operators.modified_softmax.overload(x, *options)[0]
     elif (
         torch.is_grad_enabled()
         and not composed
@@ -353,11 +348,26 @@ def _normalize_modified(
             or (sink is not None and sink.requires_grad)
         )
     ):
-        call = (True, given, log, dim, dtype, invariant, None, check)
-        y = differentiable_modified(x, scale, bias, sink, call)[0]
+        apply = differentiable_modified if plain else ModifiedDerivative.apply
+        call = (plain, given, log, dim, dtype, invariant, None, check)
+        (y,) = apply(x, scale, bias, sink, call)
+    elif not plain:
+        y = run_rows(False, op.operation, (x,), (), dim, dtype, given, invariant)[0]
     else:
-        options = {"invariant": invariant, "check": check}
+        to = out if out is not None and ndim and _may_be_written(out, x, given) else None
+        options = {"invariant": invariant, "check": check, "out": to}
         y = run_modified(op.operation, (x,), (), given, dim, dtype, **options)[0]
+        if to is not None:
+            torch.autograd.graph.increment_version(to)
+            return to
     y = y if ndim else y.reshape(())
-    # A lazily negated view has no sign in its memory, and is copied to.
     return y if out is None else out.copy_(y)
+
+
+def _may_be_written(out: Tensor, x: Tensor, modifiers: Modifiers) -> bool:
+    """Return whether a kernel may write to `out`: it reads nothing there but what it overwrites."""
+    memory = out.untyped_storage().data_ptr()
+    tensors = [each for each in (x, *modifiers) if isinstance(each, Tensor)]
+    shared = [each for each in tensors if each.untyped_storage().data_ptr() == memory]
+    same = (x.data_ptr(), x.stride(), x.dtype) == (out.data_ptr(), out.stride(), out.dtype)
+    return not shared or (same and all(each is x for each in shared))

@@ -49,10 +49,9 @@ def _decomposition_of(op: Any):
 def enter(operators: Iterable[Any]) -> None:
     """Register the decompositions of operators with Inductor, once, if it is loaded.
 
-    The table is private to PyTorch; without it the operators still work, undecomposed. The shape
-    rules call this because they run before Inductor reads the table; an operator that it has
-    already lowered must not be decomposed later. Triton's interpreter is there to show the kernels,
-    so nothing is decomposed under it.
+    The table is private to PyTorch; without it the operators still work, undecomposed. Shape rules
+    call this, as they run before Inductor reads the table; what it has lowered already stays so.
+    Triton's interpreter is there to show the kernels, so nothing is decomposed under it.
     """
     global _entered
     if _entered or arguments.INTERPRETED or "torch._dynamo.convert_frame" not in sys.modules:

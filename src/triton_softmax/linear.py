@@ -123,9 +123,8 @@ def linear_cross_entropy(
     if plan is None:
         if loss_dtype is not None:
             arguments.check_dtype(loss_dtype, "the loss")
-        accum_dtype = arguments.check_linear(
-            input, linear_weight, target, linear_bias, weight, chunk_size, accum_dtype
-        )
+        operands = (input, linear_weight, target, linear_bias, weight)  # autocast's
+        accum_dtype = arguments.check_linear(operands, chunk_size, accum_dtype)
         label_smoothing, z_loss, softcap, scale = numbers
         options = LossOptions(
             1, ignore_index, reduction, label_smoothing, z_loss, loss_dtype or input.dtype, scale,
@@ -270,11 +269,7 @@ def _of_operators(
 
 
 def _recomputed(
-    x: Tensor,
-    linear_weight: Tensor,
-    bias: Tensor | None,
-    plan: LinearPlan,
-    *scalars: Tensor,
+    x: Tensor, linear_weight: Tensor, bias: Tensor | None, plan: LinearPlan, *scalars: Tensor
 ) -> Tensor:
     """Return the losses of rows where PyTorch's operators compute or differentiate them; a program
     that is not traced recomputes the logits in the backward pass."""

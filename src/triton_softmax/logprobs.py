@@ -19,7 +19,7 @@ from .arguments import Modifiers
 from .modes import is_batched, is_plain_eager
 from .plan import Fallback, key_of
 from .plan.launch import plans
-from .plan.tokens import gradient_of_tokens, run_tokens
+from .plan.tokens import TokenCall, gradient_of_tokens, run_tokens
 
 
 def selective_log_softmax(
@@ -288,10 +288,9 @@ def _of_tokens(
     if not (composed or plain):
         composed = modes.by_composite() or type(logits).__name__ == "DTensor"
     if composed and part is None:
-        plan: Any = Fallback(_composed)
         if key is not None:
-            plan = plans.get(key) or plans.keep(key, plan)
-        return plan(logits, index, row_mask, temperature, Modifiers(scale, softcap), entropy)
+            plans.keep(key, Fallback(_composed))
+        return _composed(inputs[:3], temperature, Modifiers(scale, softcap), entropy)
     of_row: Any = None
     factor: Any = 1.0
     if isinstance(temperature, Tensor):
@@ -311,30 +310,29 @@ def _of_tokens(
         index = index.where(index >= 0, logits.shape[-1])
     if index is not None and row_mask is not None and index.dim() == logits.dim():
         index = index.where((row_mask != 0).unsqueeze(-1), -1)
-    options = (factor, before, softcap, entropy, batch_invariant, part, key)
+    call = TokenCall(factor, before, softcap, entropy, batch_invariant, part, key)
     if torch.is_grad_enabled() and (
         logits.requires_grad or (of_row is not None and of_row.requires_grad)
     ):
         in_place = in_place and modes.may_be_overwritten(logits, logits)
         apply = _differentiable if plain else _Tokens.apply
-        return apply(logits, of_row, index, row_mask, in_place, *options)[:2]
-    return _forward(logits, of_row, index, row_mask, *options)[:2]
+        return apply(logits, index, row_mask, of_row, in_place, call)[:2]
+    return _forward(logits, index, row_mask, of_row, call)[:2]
 
 
 def _composed(
-    logits: Tensor,
-    index: Tensor | None,
-    row_mask: Tensor | None,
+    inputs: tuple[Any, ...],
     temperature: float | Tensor,
     modifiers: Modifiers,
     entropy: bool,
     factor: float | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `_of_tokens` by PyTorch's operators. A factor, if given, is in the
-    place of the temperature."""
-    x, kept = logits, None
+    """Return the results of `_of_tokens` by PyTorch's operators, from logits, index and mask. A
+    factor, if given, is in the place of the temperature."""
+    x, index, row_mask = inputs
+    kept = None
     if row_mask is not None:
-        kept, x, index = _without_masked(logits, index, row_mask)
+        kept, x, index = _without_masked(x, index, row_mask)
     x = composite.modified_elements(x, modifiers)
     if factor is not None:
         x = x * factor
@@ -347,39 +345,29 @@ def _composed(
 
 
 def _forward(
-    x: Tensor,
-    scale: Tensor | None,
-    index: Tensor | None,
-    row_mask: Tensor | None,
-    factor: float,
-    before: float,
-    softcap: float | None,
-    entropy: bool,
-    invariant: bool,
-    part: arguments.Part | None,
-    key: tuple[Any, ...] | None,
+    x: Tensor, index: Tensor | None, row_mask: Tensor | None, scale: Tensor | None, call: TokenCall
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log-probabilities, entropies, what the gradient needs). A call that is not plain has
     no key, and goes by an operator."""
     x, scale = x.detach(), None if scale is None else scale.detach()
+    factor, before, softcap, entropy, invariant, part, key = call
     many_tokens = index is not None and index.dim() == x.dim()
-    token = None if many_tokens or part is not None else index
-    given = (x, scale, token, row_mask, factor, before, softcap, entropy, invariant)
+    inputs = x, None if many_tokens or part is not None else index, row_mask, scale
     picked = None
     if index is not None and (many_tokens or part is not None):
         picked = at_tokens(x, index, before, softcap)
     if part is not None and not is_compiling():
-        found, entropies, saved, *of_all = run_tokens(*given, part, picked, key)
+        found, entropies, saved, *of_all = run_tokens(inputs, call, picked)
         picked = of_all[0] if of_all else None
     elif part is not None:
-        given = given[:-1]
+        given = *inputs, *call[:4]
         message = operators.published_tokens.overload(picked, part.ranks, *given)
         lines, _ = part.exchange(message, part.group)
         found, entropies, saved, picked = operators.written_tokens.overload(picked, lines, *given)
     elif key is not None:
-        found, entropies, saved = run_tokens(*given, key=key)
+        found, entropies, saved = run_tokens(inputs, call)
     else:
-        found, entropies, saved = operators.token_rows.overload(*given)
+        found, entropies, saved = operators.token_rows.overload(*inputs, *call[:5])
     if picked is not None:
         m, log_d, _ = (saved.unsqueeze(-1) if many_tokens else saved).unbind()
         z = (picked - m) * factor
@@ -392,52 +380,50 @@ def _forward(
 
 
 class _Tokens(Function):
-    """Log-probabilities of tokens and entropies of rows. Their gradient reads the logits once
-    more."""
+    """Log-probabilities and entropies. Their gradient reads the logits once more."""
 
     @staticmethod
-    def forward(ctx, x, scale, index, row_mask, in_place, *options):
-        found, entropies, saved = _forward(x, scale, index, row_mask, *options)
-        ctx.save_for_backward(x, scale, index, row_mask, saved)
-        ctx.options = in_place, *options
+    def forward(ctx, x, index, row_mask, scale, in_place, call):
+        found, entropies, saved = _forward(x, index, row_mask, scale, call)
+        ctx.save_for_backward(x, index, row_mask, scale, saved)
+        ctx.in_place, ctx.call = in_place, call
         ctx.set_materialize_grads(False)
         return found, entropies
 
     @staticmethod
     def backward(ctx, g, g_entropy):
-        nothing = (None,) * 10
-        x, scale, index, row_mask, saved = tensors = ctx.saved_tensors
-        in_place, factor, before, softcap, entropy, _, part, _ = ctx.options
+        x, index, row_mask, scale, saved = tensors = ctx.saved_tensors
+        in_place, call = ctx.in_place, ctx.call
+        factor, before, softcap, entropy, _, part, _ = call
         if part is not None and not x.shape[-1]:  # other ranks have all columns
-            return torch.empty_like(x), None, *nothing
+            return torch.empty_like(x), *(None,) * 5
         g = None if index is None else g
         g_entropy = g_entropy if entropy else None
         arrived = [each for each in (g, g_entropy) if each is not None]
         if not arrived:
-            return None, None, *nothing
+            return (None,) * 6
         again = torch.is_grad_enabled()
         plain = is_plain_eager(*arrived, *[t for t in tensors if t is not None])
         if (again or not (plain or is_compiling())) and (again or any(map(is_batched, arrived))):
             # A second or a batched derivative may follow, which only the composite has.
             if part is not None:
                 raise RuntimeError("logits of several ranks have first derivatives only")
-            modifiers = Modifiers(before, softcap)
-            given = (x, scale, index, row_mask, factor, modifiers, g, g_entropy)
-            return *_differentiated(*given), *nothing
+            dx, dscale = _differentiated((x, index, row_mask), scale, call, g, g_entropy)
+            return dx, None, None, dscale, None, None
         many_tokens = index is not None and index.dim() == x.dim()
-        of_scale, picked, each = ctx.needs_input_grad[1], None, g
+        of_scale, picked, each = ctx.needs_input_grad[3], None, g
         if index is not None and many_tokens and g is not None:
             picked = at_tokens(x, index, before, softcap)  # before the gradient overwrites x
             each, g = g.masked_fill(index < 0, 0.0), g.sum(-1)
         if g is None:
             g = saved.new_zeros(()).expand(x.shape[:-1])
         x = x.detach() if in_place else x
-        token = None if many_tokens or each is None else index
-        given = (x, scale, token, row_mask, factor, before, softcap, saved, g, g_entropy, of_scale)
+        inputs = x, None if many_tokens or each is None else index, row_mask, scale
+        given = saved, g, g_entropy, of_scale
         if plain:
-            dx, *more = gradient_of_tokens(*given, x if in_place else None)
+            dx, *more = gradient_of_tokens(inputs, call, *given, x if in_place else None)
         else:
-            dx, *more = operators.token_gradient.overload(*given)
+            dx, *more = operators.token_gradient.overload(*inputs, *call[:3], *given)
             dx = x.copy_(dx) if in_place else dx
         if index is not None and picked is not None:
             gained = each * factor if scale is None else each * (factor * scale).unsqueeze(-1)
@@ -453,7 +439,7 @@ class _Tokens(Function):
             if picked is not None:
                 dscale = dscale + (each * (picked - saved[0].unsqueeze(-1))).sum(-1)
             dscale = (dscale * factor).to(scale.dtype)
-        return dx, dscale, *nothing
+        return dx, None, None, dscale, None, None
 
 
 _differentiable = modes.direct(_Tokens)
@@ -471,22 +457,19 @@ def at_tokens(x: Tensor, index: Tensor, before: float, softcap: float | None) ->
 
 
 def _differentiated(
-    x: Tensor,
+    inputs: tuple[Any, ...],
     scale: Tensor | None,
-    index: Tensor | None,
-    row_mask: Tensor | None,
-    factor: float,
-    modifiers: Modifiers,
+    call: TokenCall,
     g: Tensor | None,
     g_entropy: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients at x and at the scale, as differentiable functions."""
+    """Return the gradients at the logits and at the scale, as differentiable functions."""
+    x, modifiers = inputs[0], Modifiers(call.before, call.softcap)
     leaves = [t for t in (x, scale) if t is not None and t.requires_grad]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        of_rows = factor if scale is None else factor * scale.unsqueeze(-1)
-        entropy = g_entropy is not None
-        results = _composed(x, index, row_mask, 1.0, modifiers, entropy, of_rows)
+        factor = call.factor if scale is None else call.factor * scale.unsqueeze(-1)
+        results = _composed(inputs, 1.0, modifiers, g_entropy is not None, factor)
         pairs = [(r, v) for r, v in zip(results, (g, g_entropy), strict=True) if v is not None]
         outputs, arrived = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(outputs, leaves, arrived, create_graph=again))

@@ -209,9 +209,8 @@ def losses_of_part(
     in_place: bool,
     scalars: RowScalars | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (loss, log-sum-exps) of rows of a matrix, for a call that has been checked. The
-    options say which part of the rows is here. Without scalars, the call is plain and has a class
-    for each row."""
+    """Return (loss, log-sum-exps) of the rows of a matrix, whole or in part, for a checked call.
+    Without scalars, the call is plain and has a class for each row."""
     wanted = x.requires_grad and torch.is_grad_enabled()
     in_place = in_place and modes.may_be_overwritten(x, x)
     if scalars is not None:
@@ -229,8 +228,8 @@ def losses_of_part(
 
 
 def reduced(losses: Tensor, options: LossOptions, n_rows: Any = None) -> Tensor:
-    """Return the losses of rows, or their sum, in the dtype of the loss; NaN as the mean of none,
-    of which a compiled program learns when it runs. A plan, without `n_rows`, has some."""
+    """Return the losses of rows, or their sum, in the dtype of the loss. A mean of none is NaN; a
+    plan, without `n_rows`, has some."""
     loss = losses if options.reduction == "none" else losses.sum()
     if n_rows is not None and options.reduction == "mean":
         if torch.compiler.is_compiling() or not n_rows:
@@ -265,9 +264,8 @@ class _CrossEntropy(Function):
 
 
 class _Planned(_CrossEntropy):
-    """The loss of a `LossPlan`, and the log-sum-exps if requested, else whatever row results the
-    caller does not get. `arguments` are those of the plan in one object, because `apply` inspects
-    each argument."""
+    """The loss of a `LossPlan`, and the log-sum-exps if requested, else any row results.
+    `arguments` are in one object, because `apply` inspects each argument."""
 
     @staticmethod
     def forward(ctx, x, arguments):
@@ -320,14 +318,9 @@ _differentiable_plan = direct(_Planned)
 
 
 def differentiable_losses(
-    x: Tensor,
-    scalars: RowScalars,
-    options: LossOptions,
-    plain: bool,
-    in_place: bool = False,
+    x: Tensor, scalars: RowScalars, options: LossOptions, plain: bool, in_place: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and log-sum-exps of rows by kernels; the arguments are as for
-    `run_losses`."""
+    """Return the losses and log-sum-exps of rows by kernels; see `run_losses`."""
     if x.requires_grad and torch.is_grad_enabled():
         apply = _differentiable if plain else _CrossEntropy.apply
         return apply(x, plain, in_place, options, *scalars)

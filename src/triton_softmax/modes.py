@@ -32,10 +32,9 @@ except (ImportError, AttributeError):
 def is_plain_eager(*tensors: Tensor) -> bool:
     """Return whether a call on these tensors is plain eager PyTorch, so it can skip the dispatcher.
 
-    This is the gate before every address that is taken without the dispatcher, which asks about
-    all tensors of a launch: those that a backward pass has saved as well, since they may be of
-    another kind than the incoming gradient. Those of an operator's kernel have passed PyTorch's
-    dispatcher, and `Operator`."""
+    Ask about all tensors of a launch whose addresses are taken without the dispatcher, also about
+    those that a backward pass has saved: the incoming gradient may be of another kind.
+    """
     if (
         not AVAILABLE
         or is_dynamo_compiling()
@@ -67,9 +66,8 @@ def is_plain_eager(*tensors: Tensor) -> bool:
 
 def in_memory(**named: Tensor | None) -> list[Any]:
     """Return tensors whose memory holds their values, for ranks, which read and send them without
-    the dispatcher: each as it is, or what it stands for if it is lazily negated, known to be zero,
-    or the result of a collective that is under way. Raise a TypeError, which names the argument, if
-    one has no memory."""
+    the dispatcher: where a tensor is lazily negated, known to be zero, or the result of a
+    collective under way, what it stands for. Raise a TypeError if one has no memory."""
     tensors: list[Any] = [*named.values()]
     if is_dynamo_compiling():
         return tensors
@@ -93,7 +91,7 @@ def in_memory(**named: Tensor | None) -> list[Any]:
 
 
 def transformed() -> bool:
-    """Return whether a call needs more than the first derivative of reverse mode: in a transform of
+    """Return whether a call needs more than a reverse-mode first derivative: it is transformed by
     `torch.func`, or in forward mode."""
     if is_dynamo_compiling():
         return False
@@ -115,10 +113,12 @@ setattr(exporting, "_dynamo_marked_constant", True)  # noqa: B010
 
 def by_composite() -> bool:
     """Return whether a call must use the composite because its operator has no derivative: if it is
-    transformed, or exported or traced, as the program may be differentiated later."""
-    if is_dynamo_compiling():
-        return exporting()
-    return exporting() or transformed() or torch._C._get_tracing_state() is not None
+    transformed; or traced, or exported with gradients enabled, as the program may be differentiated
+    later."""
+    exported = torch.is_grad_enabled() and exporting()
+    if exported or is_dynamo_compiling():
+        return exported
+    return transformed() or torch._C._get_tracing_state() is not None
 
 
 def readable(t: Tensor) -> bool:
@@ -130,8 +130,8 @@ def readable(t: Tensor) -> bool:
 
 
 def is_batched(t: Tensor) -> bool:
-    """Return whether a tensor stands for several, as an incoming gradient does in
-    `torch.autograd.grad(..., is_grads_batched=True)`: it has no memory of its own."""
+    """Return whether a tensor stands for several, as an incoming gradient does with
+    `is_grads_batched=True`: it has no memory of its own."""
     if is_dynamo_compiling():
         return False
     try:

@@ -26,7 +26,7 @@ from .operations.operation import NAMED, Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
 from .plan import plan_of, run_one
 from .plan.modified import plan_of_part, run_modified
-from .plan.tokens import gradient_of_tokens, plan_of_tokens, run_tokens
+from .plan.tokens import TokenCall, gradient_of_tokens, plan_of_tokens, run_tokens
 
 # --- the table
 
@@ -42,9 +42,9 @@ class Operator:
     """An operator in PyTorch's table, registered as `overload`.
 
     `kernel` computes on plain tensors, on every backend, and checks the arguments; `shape`, the
-    fake kernel, returns results without data for tracing. Only differentiable operators have a
-    `composite`, the equivalent in PyTorch's operators, and `differentiable`, the function with a
-    first derivative by kernels.
+    fake kernel, returns results without data for tracing. `empty` operators launch nothing where
+    the first input has no elements, of which a compiled program learns as late as this if data
+    decide its size.
     """
 
     def __init__(
@@ -52,8 +52,7 @@ class Operator:
         schema: str,
         kernel: Callable[..., Any],
         shape: Callable[..., Any],
-        composite: Callable[..., Any] | None = None,
-        differentiable: Callable[..., Any] | None = None,
+        empty: bool = False,
     ):
         _library.define(schema)
         self.overload = getattr(_operators, schema.partition("(")[0]).default
@@ -66,40 +65,16 @@ class Operator:
                 for t in given if isinstance(given, (list, tuple)) else [given]:
                     if isinstance(t, Tensor):
                         check_dense(t, name)
-            return kernel(*args, **further)
+            x = args[0][0] if isinstance(args[0], list) else args[0]
+            if x.numel() or not empty:
+                return kernel(*args, **further)
+            results = shape(*args, **further)
+            for each in results:
+                each.zero_()
+            return results
 
         _library.impl(self.overload, on_dense, "CompositeExplicitAutograd")
         torch.library.register_fake(self.overload, shape, lib=_library)
-        if composite is not None and differentiable is not None:
-            # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
-            # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
-            # composite has every derivative, at every level of nested transforms.
-            def rule(*args):
-                if transformed():
-                    return composite(*args)
-                if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-                    return differentiable(*args)
-                with torch._C._AutoDispatchBelowAutograd():
-                    return self.overload(*args)
-
-            _library.impl(self.overload, rule, "Autograd")
-
-
-def _unless_empty(kernel: Callable[..., Any], shape: Callable[..., Any]) -> tuple[Any, Any]:
-    """Return an operator's kernel that launches nothing where the first input has no elements, of
-    which a compiled program learns as late as this if data decide its size; and its shape."""
-
-    def run(*args, **further):
-        given = args[0]
-        x = given[0] if isinstance(given, list) else given
-        if x.numel():
-            return kernel(*args, **further)
-        results = shape(*args, **further)
-        for each in results:
-            each.zero_()
-        return results
-
-    return run, shape
 
 
 def _like_rows(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -121,9 +96,8 @@ _DEFAULTS = (None, False)
 class Normalization(Operator):
     """Softmax, log-softmax or log-sum-exp, or the backward pass of one.
 
-    A backward operator takes the output gradient, the saved tensor, and the forward options. Its
-    operation takes the first two swapped. `vjp` is the backward operator, None if this is one;
-    `alone` a twin without an autograd rule, for Inductor.
+    A backward operator takes (grad_output, saved, …), its operation these two swapped. `vjp` is the
+    backward operator, None if this is one; `alone` a twin without an autograd rule, for Inductor.
     """
 
     def __init__(self, name: str, operation: Operation, vjp: "Normalization | None" = None):
@@ -132,9 +106,8 @@ class Normalization(Operator):
         if vjp is not None:
             given = "Tensor x, int dim, ScalarType? dtype=None"
         schema = f"{name}({given}, bool batch_invariant=False) -> Tensor"
-        super().__init__(
-            schema, self._kernel, self._shape, self.composite, self._with_first_derivative
-        )
+        super().__init__(schema, self._kernel, self._shape)
+        _library.impl(self.overload, self._differentiated, "Autograd")
         self.alone = Operator(f"_{schema}", self._kernel, self._shape).overload
         torch.library.register_vmap(self.overload, self._batched, lib=_library)
         if vjp is not None:
@@ -142,8 +115,8 @@ class Normalization(Operator):
                 _library.impl(self.overload, _autocast(self, device), key)
 
     def inputs_and_options(self, args: tuple[Any, ...]) -> tuple[tuple[Tensor, ...], tuple]:
-        """Return the operation's inputs and (dim, dtype, batch_invariant); PyTorch omits trailing
-        defaults, which this restores."""
+        """Return the operation's inputs and (dim, dtype, batch_invariant), with omitted
+        defaults."""
         n_tensors = 2 if self.vjp is None else 1
         given = args[n_tensors:]
         return args[:n_tensors][::-1], given + _DEFAULTS[len(given) - 1 :]
@@ -166,15 +139,22 @@ class Normalization(Operator):
         dim = check_arguments(x, dim, dtype)
         return composite.KERNEL_OF[self.operation](x, *more, dim, dtype or x.dtype)
 
-    def _with_first_derivative(self, *args):
-        if self.vjp is None:
+    def _differentiated(self, *args):
+        # PyTorch's `register_autograd` covers reverse mode only: under `torch.func.jvp` such an
+        # operator silently returns a zero tangent, and under `torch.func.grad` it raises. A
+        # composite has every derivative, at every level of nested transforms.
+        wanted = torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
+        if transformed() or (wanted and self.vjp is None):
             return self.composite(*args)
-        (x,), options = self.inputs_and_options(args)
-        return differentiable(x, (self, False, *options))
+        if wanted:
+            (x,), options = self.inputs_and_options(args)
+            return differentiable(x, (self, False, *options))
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.overload(*args)
 
     def _batched(self, info, in_dims, *args):
         """The rule for `torch.vmap`: move the mapped dimension to the front, and shift `dim` by
-        one. 0-d examples get a temporary dimension."""
+        one."""
         inputs, (dim, *options) = self.inputs_and_options(args)
         x, *others = [
             each.expand(info.batch_size, *each.shape) if at is None else each.movedim(at, 0)
@@ -207,11 +187,9 @@ def _autocast(op: Operator, device_type: str):
 
 
 class FirstDerivative(Function):
-    """Softmax, log-softmax and log-sum-exp with a first derivative by kernels.
-
-    Log-sum-exp saves its input, the others their output. `arguments` packs the operator, whether
-    the call is plain, and the options into one object, because `apply` inspects each argument.
-    """
+    """Softmax, log-softmax and log-sum-exp with a first derivative by kernels, from the saved
+    output, or input for log-sum-exp. `arguments` is one object, because `apply` inspects each
+    argument."""
 
     @staticmethod
     def forward(ctx, x, arguments):
@@ -255,54 +233,14 @@ _NORMALIZATIONS = (
 
 # --- softmax and log-softmax with score modifiers, in the order of `Modifiers`
 
-_MODIFIERS = (
-    "Tensor? scale, float factor, float? softcap, Tensor? bias, Tensor? where, bool causal, "
-    "Tensor? sink, bool safe"
-)
-_N = 8
-"""How many arguments these are. The scale comes as a tensor `scale` or a number `factor`."""
-
 _FORWARD, _BACKWARD = (SOFTMAX, LOG_SOFTMAX), (SOFTMAX_VJP, LOG_SOFTMAX_VJP)
 """Each indexed by `log`."""
-
-
-def _modifiers(scale, factor, *others) -> Modifiers:
-    return Modifiers(factor if scale is None else scale, *others)
 
 
 def as_schema_arguments(modifiers: Modifiers) -> tuple[Any, ...]:
     """Return modifiers as an operator's schema has them."""
     scale, *others = modifiers
     return (scale, 1.0, *others) if isinstance(scale, Tensor) else (None, scale, *others)
-
-
-def _modified_kernel(x, *args):
-    modifiers, (log, dim, dtype, invariant) = _modifiers(*args[:_N]), args[_N:]
-    share = modifiers.sink is not None
-    given = (_FORWARD[log], (x,), (), modifiers, dim, dtype)
-    results = run_modified(*given, of_sink=share, invariant=invariant)
-    return results if share else (*results, _nothing(results[0]))
-
-
-def _modified_shape(x, *args):
-    sink, (_, dim, dtype, _) = args[_N - 2], args[_N:]
-    y = torch.empty(x.shape, dtype=dtype, device=x.device)
-    return y, _nothing(y) if sink is None else _like_rows(y, dim)
-
-
-def _modified_out_kernel(x, *args):
-    modifiers, (log, dim, invariant, out) = _modifiers(*args[:_N]), args[_N:]
-    x = out if x is None else x
-    memory = out.untyped_storage().data_ptr()
-    tensors = [each for each in (x, *modifiers) if isinstance(each, Tensor)]
-    shared = [each for each in tensors if each.untyped_storage().data_ptr() == memory]
-    same = (x.data_ptr(), x.stride(), x.dtype) == (out.data_ptr(), out.stride(), out.dtype)
-    # Writing a row could overwrite another before it is read.
-    safe = not shared or (same and all(each is x for each in shared))
-    to, given = out if safe else None, (_FORWARD[log], (x,), (), modifiers, dim, out.dtype)
-    (y,) = run_modified(*given, invariant=invariant, out=to)
-    if not safe:
-        out.copy_(y)
 
 
 class Saved(NamedTuple):
@@ -321,30 +259,22 @@ class Saved(NamedTuple):
 
 
 class ModifiedDerivative(Function):
-    """Softmax and log-softmax with score modifiers and a first derivative by kernels.
-
-    The modifiers that may get a gradient are inputs; `arguments` packs all of them, whether the
-    call is plain, the options, and what checks it into one object.
-    """
+    """Softmax and log-softmax with score modifiers and a first derivative by kernels. Modifiers
+    that may get a gradient are inputs; `arguments` packs all of them, and the rest of the call."""
 
     @staticmethod
     def forward(ctx, x, scale, bias, sink, arguments):
         plain, modifiers, log, dim, dtype, invariant, part, check = arguments
-        share = None
+        op, named = _FORWARD[int(log)], {"invariant": invariant, "of_sink": sink is not None}
         if plain:
-            y, *more = run_modified(
-                _FORWARD[log], (x,), (), modifiers, dim, dtype, of_sink=sink is not None,
-                invariant=invariant, part=part, check=check,
-            )  # fmt: skip
-            share = more[0] if more else None
+            named |= {"part": part, "check": check}
+            y, *share = run_modified(op, (x,), (), modifiers, dim, dtype, **named)
         else:
-            options = *as_schema_arguments(modifiers), log, dim, dtype, invariant
-            with torch._C._AutoDispatchBelowAutograd():
-                y, share = modified_softmax.overload(x, *options)
+            y, *share = run_rows(False, op, (x,), (), dim, dtype, modifiers, **named)
         _, of_scale, of_bias, of_sink, _ = ctx.needs_input_grad
         factor, scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
         with_x = of_scale or modifiers.softcap is not None
-        of_rows = scale, modifiers.where, share if of_sink else None
+        of_rows = scale, modifiers.where, share[0] if of_sink else None
         ctx.save_for_backward(y, x if with_x else None, *of_rows)
         ctx.saved = Saved(
             Modifiers(factor, modifiers.softcap, causal=modifiers.causal, safe=modifiers.safe),
@@ -352,13 +282,11 @@ class ModifiedDerivative(Function):
             (bias.shape, bias.dtype) if of_bias else None,
             (sink.shape, sink.dtype) if of_sink else None,
         )  # fmt: skip
-        if share is not None:
-            ctx.mark_non_differentiable(share)
         ctx.set_materialize_grads(False)
-        return y, share
+        return (y,)
 
     @staticmethod
-    def backward(ctx, dy, _):
+    def backward(ctx, dy):
         if dy is None:
             return (None,) * 5
         y, x, scale, where, share = tensors = ctx.saved_tensors
@@ -384,7 +312,7 @@ class ModifiedDerivative(Function):
         else:
             both = like_bias is not None and (scaled or y.dtype != dtype)
             dx, *more = run_rows(
-                plain, _BACKWARD[log], (y, dy), (), dim, dtype, modifiers, invariant,
+                plain, _BACKWARD[int(log)], (y, dy), (), dim, dtype, modifiers, invariant,
                 part=part, before=False, after=True, x=x, of_modified=y.dtype if both else None,
                 of_scale=of_scale, of_sink=like_sink is not None,
             )  # fmt: skip
@@ -404,36 +332,7 @@ class ModifiedDerivative(Function):
 differentiable_modified = direct(ModifiedDerivative)
 
 
-def _modified_with_first_derivative(x, *args):
-    modifiers = _modifiers(*args[:_N])
-    inputs = (x, modifiers.scale, modifiers.bias, modifiers.sink)
-    return differentiable_modified(*inputs, (False, modifiers, *args[_N:], None, None))
-
-
-def _modified_composite(x, *args):
-    """Compute it with PyTorch's operators. Nobody reads the second result, so it has no values."""
-    modifiers, (log, dim, dtype, _) = _modifiers(*args[:_N]), args[_N:]
-    y = composite.modified_softmax(log, x, dim, dtype, modifiers)
-    return y, _nothing(y) if modifiers.sink is None else _like_rows(y, dim)
-
-
-modified_softmax = Operator(
-    f"modified_softmax(Tensor x, {_MODIFIERS}, bool log, int dim, ScalarType dtype, "
-    "bool batch_invariant) -> (Tensor, Tensor)",
-    *_unless_empty(_modified_kernel, _modified_shape),
-    _modified_composite,
-    _modified_with_first_derivative,
-)
-modified_softmax_out = Operator(
-    f"modified_softmax_out(Tensor? x, {_MODIFIERS}, bool log, int dim, bool batch_invariant, "
-    "Tensor(a!) out) -> ()",
-    _modified_out_kernel,
-    lambda *_: None,
-)
-"""Without x, the input is `out` itself."""
-
-
-# --- any operation; `losses` and `logprobs` define the derivatives
+# --- any operation, with or without modifiers; `losses` and `logprobs` define further derivatives
 
 
 def run_rows(
@@ -471,12 +370,13 @@ def run_rows(
     return run_modified(*given, invariant=invariant, part=part, out=out, **further)
 
 
-def _rows_kernel(elements, numbers, name, dim, dtype, modified, *args, in_place=False, **further):
-    *given, invariant = args
-    modifiers, inputs = _modifiers(*given) if modified else None, (tuple(elements), tuple(numbers))
-    return run_rows(
-        True, NAMED[name], *inputs, dim, dtype, modifiers, invariant, in_place, **further
-    )
+def _rows_kernel(
+    elements, numbers, name, dim, dtype, modified, scale, factor, *args, in_place=False, **further
+):
+    *others, invariant = args
+    modifiers = Modifiers(factor if scale is None else scale, *others) if modified else None
+    given = NAMED[name], tuple(elements), tuple(numbers), dim, dtype, modifiers
+    return run_rows(True, *given, invariant, in_place, **further)
 
 
 def _rows_shape(
@@ -494,58 +394,68 @@ def _rows_shape(
 
 
 _ROWS = (
-    "Tensor[] numbers, str operation, int dim, ScalarType dtype, bool modified, "
-    f"{_MODIFIERS}, bool batch_invariant, *, bool before=True, bool after=False, Tensor? x=None, "
+    "Tensor[] numbers, str operation, int dim, ScalarType dtype, bool modified, Tensor? scale, "
+    "float factor, float? softcap, Tensor? bias, Tensor? where, bool causal, Tensor? sink, "
+    "bool safe, bool batch_invariant, *, bool before=True, bool after=False, Tensor? x=None, "
     "ScalarType? of_modified=None, bool of_scale=False, bool of_sink=False)"
 )
+"""`modified` says whether there are modifiers. A scale is a tensor `scale` or a number `factor`."""
+
 rows = Operator(
     f"rows(Tensor[] elements, {_ROWS} -> Tensor[]",
-    *_unless_empty(lambda *args, **further: list(_rows_kernel(*args, **further)), _rows_shape),
+    lambda *args, **further: list(_rows_kernel(*args, **further)),
+    _rows_shape,
+    empty=True,
 )
 rows_in_place = Operator(
     f"rows_(Tensor(a!) first, Tensor[] elements, {_ROWS} -> (Tensor, Tensor)",
-    *_unless_empty(
-        lambda x, elements, *args, **further: tuple(
-            _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
-        ),
-        lambda x, elements, *args, **further: (*_rows_shape((x, *elements), *args, **further)[1:],),
+    lambda x, elements, *args, **further: tuple(
+        _rows_kernel((x, *elements), *args, in_place=True, **further)[1:]
     ),
+    lambda x, elements, *args, **further: (*_rows_shape((x, *elements), *args, **further)[1:],),
+    empty=True,
 )
 """It writes the elements of the result over the first input, and returns two numbers for each row:
 PyTorch cannot trace an operator that writes and returns a list."""
 
 
 _TOKENS = (
-    "Tensor x, Tensor? scale, Tensor? token, Tensor? mask, float factor, float before, "
+    "Tensor x, Tensor? token, Tensor? mask, Tensor? scale, float factor, float before, "
     "float? softcap"
 )
 
 
-def _token_rows_kernel(x, scale, token, *args):
-    found, *others = run_tokens(x, scale, token, *args)
-    return _nothing(x) if token is None else found, *others
+def _token_rows_kernel(*args):
+    found, *others = run_tokens(args[:4], TokenCall(*args[4:]))
+    return _nothing(args[0]) if args[1] is None else found, *others
 
 
-def _token_rows_shape(x, scale, token, *_):
+def _token_rows_shape(x, token, *_):
     like = _like_rows(x, x.dim() - 1)
     found = _nothing(x) if token is None else torch.empty_like(like)
     return found, like, like.new_empty(3, *like.shape)
 
 
+def _token_gradient_kernel(*args):
+    call = TokenCall(*args[4:7], entropy=False, invariant=False)
+    return list(gradient_of_tokens(args[:4], call, *args[7:]))
+
+
 token_rows = Operator(
     f"token_rows({_TOKENS}, bool entropy, bool invariant) -> (Tensor, Tensor, Tensor)",
-    *_unless_empty(_token_rows_kernel, _token_rows_shape),
+    _token_rows_kernel,
+    _token_rows_shape,
+    empty=True,
 )
 token_gradient = Operator(
     f"token_gradient({_TOKENS}, Tensor saved, Tensor g, Tensor? g_entropy, bool of_scale) "
     "-> Tensor[]",
-    *_unless_empty(
-        lambda *args: list(gradient_of_tokens(*args)),
-        lambda x, *args: [
-            torch.empty(x.shape, dtype=x.dtype, device=x.device),
-            *[_like_rows(x, x.dim() - 1)] * args[-1],
-        ],
-    ),
+    _token_gradient_kernel,
+    lambda x, *args: [
+        torch.empty(x.shape, dtype=x.dtype, device=x.device),
+        *[_like_rows(x, x.dim() - 1)] * args[-1],
+    ],
+    empty=True,
 )
 
 
@@ -608,38 +518,34 @@ written_rows = Operator(
 )
 
 
-def _tokens_of_part(ranks, known, x, scale, token, mask, factor, *options):
-    inputs = x, token, mask, scale
-    before, softcap, entropy = options
-    part, n_known = _in_ranks(ranks), known.numel()
-    plan = plan_of_tokens(inputs, before, softcap, entropy, False, part, n_known)
-    return plan, [each for each in inputs if each is not None]
+def _tokens_of_part(ranks, known, *args):
+    inputs, (factor, *options) = args[:4], args[4:]
+    named: Any = {"invariant": False, "part": _in_ranks(ranks), "n_known": known.numel()}
+    plan = plan_of_tokens(inputs, *options, **named)
+    return plan, [each for each in inputs if each is not None], {"number": factor, "known": known}
 
 
 def _published_tokens(known, ranks, *args):
-    plan, tensors = _tokens_of_part(ranks, known, *args)
-    return plan.publish(*tensors, number=args[4], known=known)
+    plan, tensors, named = _tokens_of_part(ranks, known, *args)
+    return plan.publish(*tensors, **named)
 
 
 def _written_tokens(known, lines, *args):
-    plan, tensors = _tokens_of_part(len(lines), known, *args)
+    plan, tensors, named = _tokens_of_part(len(lines), known, *args)
     # Log-probabilities follow from what is known; the plan has none, and returns no values there.
-    return _nothing(args[0]), *plan.write(lines, *tensors, number=args[4], known=known)[1:]
-
-
-def _line_of_tokens(known, ranks, x, *_):
-    n_rows = x.shape[:-1].numel()
-    return x.new_empty(3 * n_rows + known.numel(), dtype=accumulator(x.dtype))
+    return _nothing(args[0]), *plan.write(lines, *tensors, **named)[1:]
 
 
 published_tokens = Operator(
     f"published_tokens(Tensor known, int ranks, {_TOKENS}, bool entropy) -> Tensor",
     _published_tokens,
-    _line_of_tokens,
+    lambda known, ranks, x, *_: x.new_empty(
+        3 * x.shape[:-1].numel() + known.numel(), dtype=accumulator(x.dtype)
+    ),
 )
 written_tokens = Operator(
     f"written_tokens(Tensor known, Tensor lines, {_TOKENS}, bool entropy) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     _written_tokens,
-    lambda known, lines, x, *_: (*_token_rows_shape(x, None, None), torch.empty_like(known)),
+    lambda known, lines, x, *_: (*_token_rows_shape(x, None), torch.empty_like(known)),
 )

@@ -224,6 +224,22 @@ def test_tangents_pass_the_cast(name):
         torch.testing.assert_close(found, want)
 
 
+class Scaled(torch.nn.Module):
+    def forward(self, x):
+        return triton_softmax.softmax(x, scale=2.0)
+
+
+@pytest.mark.skipif(DEVICE == "cpu" and not arguments.INTERPRETED, reason="no kernel computes")
+@pytest.mark.parametrize("wanted", [False, True])
+def test_export_keeps_the_kernel_of_modifiers_or_derivatives(wanted):
+    """The operator has no derivative: if one may be wanted, PyTorch's operators take its place."""
+    x = random(2, 3)
+    with torch.set_grad_enabled(wanted):
+        program = torch.export.export(Scaled(), (x,))
+    assert ("triton_softmax.rows" in program.graph_module.code) is not wanted
+    torch.testing.assert_close(program.module()(x), torch.softmax(2.0 * x, 1))
+
+
 # Tensors without data, and modes
 
 

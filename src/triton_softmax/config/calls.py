@@ -103,8 +103,8 @@ class Modified(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A non-inner reduction, over columns of separate elements: the middle dimension of (n_outer,
-    n_cols, n_inner)."""
+    """A non-inner reduction: the middle dimension of separate elements (n_outer, n_cols,
+    n_inner)."""
 
     n_outer: int
     n_cols: int
@@ -115,8 +115,7 @@ class Columns(NamedTuple):
     wide_index: bool  # offsets within one outer slice need 64 bits
 
     def side_by_side(self, wide: int) -> int:
-        """Return the columns side by side in a tile: at most `wide`, and hardly more than there
-        are."""
+        """Return the columns side by side in a tile: at most `wide`, hardly more than there are."""
         return min(wide, next_power_of_2(self.n_inner))
 
     def groups(self, block_inner: int) -> int:
@@ -158,11 +157,9 @@ def rows_of(
 
     Args:
         n_rows, n_cols: numbers of rows and columns.
-        itemsize: bytes of the narrowest element in any tensor; 8 only if all are float64.
-        addresses: address of each tensor's first element.
-        strides: row stride of each tensor, in elements.
-        held: bytes of the widest input element, as programs keep inputs in registers; `itemsize` by
-            default.
+        itemsize, held: bytes of the narrowest element in any tensor, 8 only if all are float64; and
+            of the widest input element, as programs keep inputs in registers.
+        addresses, strides: of each tensor's first element; its row stride, in elements.
 
     >>> rows_of(9, 50257, 2, (0, 512), (50257, 50257)).vector
     8
@@ -189,13 +186,9 @@ def columns_of(
     strides: tuple[tuple[int, int, int], ...],
     held: int | None = None,
 ) -> Columns:
-    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner).
-
-    Args:
-        n_outer, n_cols, n_inner: sizes of the dimensions.
-        strides: each tensor's strides along these, in elements; any number, including 0.
-        itemsize, addresses, held: as in `rows_of`.
-    """
+    """Describe a non-inner reduction: the middle dimension of (n_outer, n_cols, n_inner). `strides`
+    are each tensor's along these, any number, including 0; the other arguments are as in
+    `rows_of`."""
     counts = (n_inner,) + tuple([each[0] for each in strides] + [each[1] for each in strides])
     vector = vector_of_lines(itemsize, addresses, counts)
     stated = 1 if all(count % 16 == 0 for count in counts) else vector

@@ -18,14 +18,8 @@ MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depen
 def chosen(
     call: Rows | Modified | Columns, traits: Traits, device: Device, kernel: str | None = None
 ) -> Choice:
-    """Return the choice for a call, by the tables.
-
-    Args:
-        call: the call in numbers.
-        traits: the traits of the operation.
-        device: the device that the kernel will run on.
-        kernel: "packed_rows", "aligned_rows" or "split_rows", to compare them on rows; None to
-            choose.
+    """Return the choice for a call, by the tables; or that of a `kernel`, to compare them on rows:
+    "packed_rows", "aligned_rows" or "split_rows".
 
     Raises:
         ValueError: the kernel does not support this shape.
@@ -40,7 +34,7 @@ def chosen(
 
 
 def facts_of(call: Rows | Modified | Columns, traits: Traits, device: Device) -> dict[str, Any]:
-    """Return a call as the columns of the tables: `load` is rows, or groups of 32 columns, per
+    """Return a call as the columns of the tables; `load` is rows, or 32 columns, a
     multiprocessor."""
     groups = call.groups(32) if isinstance(call, Columns) else call.n_rows
     facts = call._asdict()
@@ -83,8 +77,7 @@ def named(kernel: str, rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Choose by the tables: whole rows in one program, else chunks on several programs, else
-    loops."""
+    """Choose whole rows in one program, else chunks on several programs, else loops."""
     if not (traits.any_order and rows.n_cols > splitting.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
         if not rows.edges or first("without_edges", facts) is not None:
@@ -99,11 +92,8 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Put whole rows into one program: `aligned_rows` if they have edges, else `packed_rows`.
-
-    A program takes enough rows to stay busy, unless that leaves too few programs to fill the
-    device.
-    """
+    """Put whole rows into one program: `aligned_rows` if they have edges, else `packed_rows`. It
+    takes enough rows to stay busy, unless that leaves too few programs to fill the device."""
     vector, edges = rows.vector, rows.edges
     body = rows.n_cols // vector * vector  # 4,097 columns have a body of 4,096
     power = next_power_of_2(body)
@@ -157,10 +147,9 @@ def split_invariant(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int, sums: int = 1) -> Choice:
-    """Cut a rank's part of rows into chunks for two launches, between which ranks tell each other
-    the words of theirs. `rows` are as long as the largest part, or if sums must not depend on their
-    order, as whole rows. Ranks have to decide alike on the number of chunks, which follows from
-    numbers that all have."""
+    """Cut a rank's part of rows into chunks for two launches, between which ranks send their words.
+    `rows` are as long as the largest part; or, if sums must not depend on their order, as whole
+    rows. So ranks decide alike on the number of chunks."""
     if traits.any_order:
         choice = split_invariant(rows, traits, device)
         choice = choice._replace(n_chunks=choice.n_chunks // ranks, parts=choice.parts // ranks)
@@ -193,8 +182,7 @@ def in_one_loop(modified: Modified, traits: Traits, device: Device, ranks: int) 
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
-    """Read rows in loops, as a tensor (n_rows, n_cols, 1): the fallback when no row kernel supports
-    them."""
+    """Read rows in loops, as (n_rows, n_cols, 1): the fallback when no row kernel supports them."""
     columns = Columns(rows.n_rows, rows.n_cols, 1, rows.itemsize, 1, 1, wide_index=False)
     return two_pass(columns, traits, device)
 
@@ -203,8 +191,8 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Choose by the tables: split columns if all chunks are resident at once, else whole columns in
-    a tile if they are short, else loops."""
+    """Choose split columns if all chunks are resident at once, else whole ones if they are short,
+    else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
@@ -241,11 +229,8 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Read long columns twice, in enough chunks to keep the device busy.
-
-    The number of chunks is capped, because every program of the second launch reads the partials
-    of all chunks of its columns: these should not outweigh the elements of its own chunk.
-    """
+    """Read long columns twice, in enough chunks to keep the device busy; but every program of the
+    second launch reads the partials of all chunks, which should not outweigh its own elements."""
     tile, n_cols = first("column_loops", facts_of(columns, traits, device)), columns.n_cols
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
@@ -262,8 +247,7 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
-    """Cut columns into chunks of `steps` steps of a loop, in two launches if there are several
-    chunks."""
+    """Cut columns into chunks of `steps` steps of a loop; several take two launches."""
     chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.

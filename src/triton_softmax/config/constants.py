@@ -115,8 +115,8 @@ class Choice(NamedTuple):
     parts: int = 1  # equal parts of a row, each of which is cut into as many chunks
 
     def programs(self, n_groups: int) -> int:
-        """Return the programs of each launch, for this many groups, each cut into chunks: tiles of
-        rows, split rows, or tiles of columns."""
+        """Return the programs of each launch for so many groups: tiles of rows or columns, or
+        rows."""
         n_tasks = n_groups * self.n_chunks
         return n_tasks if self.max_programs is None else min(n_tasks, self.max_programs)
 

@@ -37,9 +37,9 @@ def group_of(n_cols: int, itemsize: int = 2) -> int:
 
 
 def parts_of(n_cols: int) -> int:
-    """Return how many equal parts a batch-invariant row is cut into before its chunks. Where it is
-    long they are 8, so that 2, 4 or 8 ranks may share it: each has whole parts, and no access lies
-    in two. Chunks of shorter rows would be too small to be fast.
+    """Return how many equal parts a batch-invariant row is cut into before its chunks: 8 where it
+    is long, so that 2, 4 or 8 ranks may share it. Chunks of shorter rows would be too small to be
+    fast.
 
     >>> parts_of(128_256), parts_of(50_257), parts_of(16_256)
     (8, 1, 1)
@@ -48,8 +48,7 @@ def parts_of(n_cols: int) -> int:
 
 
 class Candidate(NamedTuple):
-    """One way to split rows, as a line of the tables says it: a program's resources, and what it
-    does while it waits."""
+    """One way to split rows, a line of the tables: a program's resources, and how it waits."""
 
     block: int
     # Per thread. Fewer registers let more programs be resident; these are the fewest that spill
@@ -71,8 +70,8 @@ def runs_at_once(n_cols: int, candidate: Candidate, device: Device, parts: int =
 
 def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int, int]:
     """Return (lanes, polls): the height of a tile lanes × width that reads one status word per
-    element, and the words each thread polls at once. The tile has at least as many elements as the
-    program has threads, so that no two threads poll the same word. A chunk has `width` words.
+    element, and the words each thread polls at once. No two threads poll the same word: the tile
+    has as many elements as the program threads. A chunk has `width` words.
 
     >>> lanes_and_polls(16, num_warps=4), lanes_and_polls(300, num_warps=4)
     ((128, 1), (512, 4))

@@ -26,14 +26,6 @@ from .handle import LOCK, Handle, Replacement
 Options: TypeAlias = tuple[int, torch.dtype | None]
 
 
-class OperatorsHandle(Handle):
-    """A handle of `torch_operators`, with its options."""
-
-    def __init__(self, batch_invariant: bool):
-        self.batch_invariant = batch_invariant
-        super().__init__(operators)
-
-
 def torch_operators(batch_invariant: bool = False) -> Handle:
     """Run our kernels wherever PyTorch computes a softmax, a log-softmax, one of their gradients
     or a log-sum-exp, in every thread, until the handle is removed.
@@ -59,7 +51,7 @@ def torch_operators(batch_invariant: bool = False) -> Handle:
         >>> handle.active, handle.calls.keys() <= {"aten::_softmax"}
         (False, True)
     """
-    return OperatorsHandle(batch_invariant)
+    return Handle(operators, batch_invariant=batch_invariant)
 
 
 # The dimension and the dtype of a call, from the operator's arguments, of which PyTorch leaves out
@@ -109,7 +101,7 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
     def forward(keys: torch.DispatchKeySet, x: Tensor, dim: Any, *rest: bool) -> Tensor:
         handles: Any = operators.handles
         if handles:
-            invariant = handles[-1].batch_invariant or arguments.contexts > 0
+            invariant = handles[-1].options["batch_invariant"] or arguments.contexts > 0
             head = (name, invariant, tuple(dim) if op is LOGSUMEXP else dim, *rest)
             y = run_one(x, head, plan_new)
             if y is not None:
@@ -120,7 +112,7 @@ def _kernel(name: str, key: str) -> Callable[..., Tensor]:
     def backward(keys: torch.DispatchKeySet, dy: Tensor, y: Tensor, *rest: Any) -> Tensor:
         handles: Any = operators.handles
         if handles:
-            invariant = handles[-1].batch_invariant or arguments.contexts > 0
+            invariant = handles[-1].options["batch_invariant"] or arguments.contexts > 0
             call = key_of((name, invariant, *rest), (dy, y))
             plan = plans.get(call)
             if plan is None and (made := plan_new(dy, name, invariant, y, *rest)) is not None:

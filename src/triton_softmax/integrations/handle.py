@@ -6,10 +6,10 @@ stands while any of its handles is active; of several handles the last that is a
 counts.
 """
 
-import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 # One lock for all: installing is rare, and handles of one replacement may go in any thread.
 LOCK = threading.RLock()
@@ -22,35 +22,30 @@ class Handle:
         calls: How often ours answered, by the name of what it stands in for. Kept, and no longer
             changed, after `remove()`. Not exact under `torch.compile`.
         active: Whether ours is still in by this handle.
+        options: Those of the integration.
     """
 
-    def __init__(self, replacement: "Replacement"):
-        # A count that any thread raises without a lock is a step of an iterator.
-        self._steps: dict[str, Callable[[], int]] = {}
-        self._reads: Counter[str] = Counter()
-        self._calls: dict[str, int] = {}
+    def __init__(self, replacement: "Replacement", **options: Any):
+        self.options = options
+        self._calls: Counter[str] = Counter()
         self.active = True
         self._replacement = replacement
         replacement.add(self)
 
     def count(self, name: str) -> None:
-        """One more call of `name` that ours answered; nothing after `remove()`."""
-        if self.active:
-            (self._steps.get(name) or self._steps.setdefault(name, itertools.count().__next__))()
+        """Count one more call of `name` that ours answered; nothing after `remove()`."""
+        with LOCK:
+            if self.active:
+                self._calls[name] += 1
 
     @property
     def calls(self) -> dict[str, int]:
-        with LOCK:
-            for name, step in [*self._steps.items()] if self.active else []:
-                self._calls[name] = step() - self._reads[name]  # reading is a step as well
-                self._reads[name] += 1
-            return dict(self._calls)
+        return dict(self._calls)
 
     def remove(self) -> None:
-        """Takes ours out; does nothing the second time."""
+        """Take ours out; do nothing the second time."""
         with LOCK:
             if self.active:
-                self.calls  # noqa: B018 - the last count
                 self.active = False
                 self._replacement.drop(self)
 
@@ -69,8 +64,8 @@ class Handle:
 
 
 class Replacement:
-    """Ours in the place of another's: `install` runs before the first handle, `uninstall` after
-    the last."""
+    """Ours in the place of another's: `install` runs before the first handle, `uninstall` after the
+    last."""
 
     def __init__(self, install: Callable[[], None], uninstall: Callable[[], None]):
         self._install = install

@@ -26,16 +26,7 @@ from .device.monoid import exp_shifted
 from .device.names import with_operation
 from .device.registers import upcast
 from .device.softcap import softcap_derivative, softcapped
-from .device.summaries import (
-    added,
-    adjusted,
-    larger,
-    max_of,
-    merged,
-    placed,
-    spread,
-    zeros_for,
-)
+from .device.summaries import added, adjusted, larger, max_of, merged, placed, spread, zeros_for
 from .device.sums import sum_of_any_terms, sums_of
 from .device.vectors import multiple_of
 
@@ -72,10 +63,8 @@ def starts_of_rows(
     """Pointers to the starts of rows, in several tensors.
 
     Args:
-        ptrs: the tensors.
-        strides: for each, its stride along a row, then its strides along `sizes`.
-        rows: row indices, counted over all other dimensions.
-        sizes: the sizes of these dimensions, innermost first.
+        ptrs, strides: the tensors; and for each, its stride along a row, then those along `sizes`.
+        rows, sizes: row indices, counted over all other dimensions; their sizes, innermost first.
         LEADING, FIRST, LAST: tensors 0 to LEADING − 1 and FIRST to LAST − 1 have elements along a
             row; the others hold row scalars.
         HOW: a `ModifiedRows`.
@@ -221,7 +210,7 @@ def finish_tile(
     OP: tl.constexpr, MODIFIERS: tl.constexpr, INNER: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
-    """Write a tile of the result.
+    """Write a tile of the result; return its part of the gradient at the scale, 0 if not requested.
 
     Args:
         ends, strides: pointers to the starts of rows in the results, and their strides.
@@ -231,9 +220,6 @@ def finish_tile(
         last: the column and element of `finish_at`, if the operation has one.
         blank: the result at masked elements; None leaves them alone.
         scale: the scale of the rows.
-
-    Returns:
-        The tile's part of the gradient at the scale; 0 if not requested.
     """
     OUT: tl.constexpr = ends[0].dtype.element_ty
     values, kept = values_of(raw, kept, cols, scale, OP, MODIFIERS, INNER)

@@ -59,13 +59,11 @@ def targets_kernel(
             factor of the loss, the factor of the squared log-sum-exp, and the shares of the factor
             for the target and for every class.
         strides: strides of the logits as (outer, classes, inner).
-        n_rows: number of targets, outer · inner.
-        n_cols: number of classes.
-        n_inner: size of the inner dimension.
+        n_rows, n_cols, n_inner: numbers of targets (outer · inner) and classes; the inner size.
         here: the first class of this rank, and how many it has.
         ignore_index: the target of ignored rows.
-        SMOOTHING: label smoothing; a constant, like Z_LOSS, to keep all digits in float64.
-        Z_LOSS: factor of the squared log-sum-exp.
+        SMOOTHING, Z_LOSS: label smoothing, and the factor of the squared log-sum-exp; constants, to
+            keep all digits in float64.
         COUNT: where to count the divisors of a mean (rows that are not ignored, and their weight):
             "here", or beforehand in "parts"; "none" without a mean.
         BLOCK: a power of two.
@@ -144,15 +142,12 @@ def scale_rows_kernel(
     A work item (`task`) is a chunk of an outer slice; program p runs items p, p + P, p + 2P, …
 
     Args:
-        in_ptrs: the factors, contiguous.
-        out_ptrs: the tensor x.
-        length: elements of an outer slice, n_cols · n_inner.
-        n_inner: size of the last dimension.
-        n_chunks: chunks per outer slice.
-        n_tasks: n_outer · n_chunks.
+        in_ptrs, out_ptrs: the factors, contiguous; and x.
+        length, n_inner: elements of an outer slice, n_cols · n_inner; the last size.
+        n_chunks, n_tasks: chunks of BLOCK elements per outer slice, and in all slices.
         FOR_ALL: there is a single factor, and n_outer is 1.
         ONE: each outer slice has a single factor.
-        BLOCK: elements per chunk, a power of two.
+        BLOCK: a power of two.
     """
     (x_ptr,) = out_ptrs
     (factor_ptr,) = in_ptrs

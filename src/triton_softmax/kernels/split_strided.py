@@ -46,10 +46,7 @@ class Columns(NamedTuple):
 
 @triton.jit
 def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
-    """Offsets and mask of a chunk's tile, block_cols × block_inner.
-
-    AGAIN: recompute them instead of keeping earlier ones in registers.
-    """
+    """Offsets and mask of a chunk's tile; AGAIN: recomputed, not kept in registers."""
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     cols = optimization_barrier((tl.arange(0, HOW.block_cols),), AGAIN)[0][:, None]
     cols += chunk * HOW.block_cols

@@ -162,14 +162,12 @@ def token_rows_kernel(
             Those that are not asked for hold no values.
         words_ptr: workspace for m, d and a of chunks; unused with one launch.
         scale: what multiplies the logits last.
-        strides: of each input the strides of the rows' two dimensions, of n_inner the last.
-        n_inner: the size of the second.
+        strides, n_inner: of each input those of the rows' two dimensions; the last size.
         n_cols: number of classes.
         n_chunks, chunk_cols: chunks of a row, a program each, and their columns, a multiple of
             vector. On several ranks the second launch takes the chunks of one, and the numbers from
             its line of words to the next.
-        GIVEN: a `Given`.
-        HOW: a `TokenRows`.
+        GIVEN, HOW: a `Given`, and a `TokenRows`.
     """
     ACC: tl.constexpr = out_ptrs[0].dtype.element_ty
     program = tl.program_id(0)

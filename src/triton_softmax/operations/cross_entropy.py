@@ -85,8 +85,7 @@ def _gradient(values, terms, m, totals):
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """(r + 2·z·lse)·y − r, the gradient at the target; with label smoothing c and b in place of
-    r."""
+    """(r + 2·z·lse)·y − r, the gradient at the target; with label smoothing c + b in place of r."""
     # eq: cross-entropy-gradient
     dx = exp_shifted(numbers[1].to(m.dtype), m) * totals[0]
     if len(numbers) == 4:

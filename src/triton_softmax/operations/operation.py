@@ -108,11 +108,8 @@ class Operation(str):
 
     @property
     def cache_key(self) -> str:
-        """The key of this constant in Triton's disk cache.
-
-        By default Triton would use function names, and reuse a kernel compiled from older source.
-        The cache key of a jitted function hashes its source and that of all functions it calls.
-        """
+        """The key of this constant in Triton's disk cache, by the source of its functions and of
+        all that they call. By names, Triton would reuse a kernel compiled from older source."""
         return "-".join(str(getattr(each, "cache_key", each)) for each in vars(self).values())
 
 
@@ -120,9 +117,8 @@ _in_any_order: dict[tuple[Operation, int], Operation] = {}
 
 
 def in_any_order(op: Operation, group: int = 1) -> Operation:
-    """The batch-invariant variant of an operation: order-independent sums of groups of so many
-    adjacent terms, and results that follow from these alone. Cached, so that it is always the same
-    object.
+    """Return the batch-invariant variant of an operation: order-independent sums of groups of so
+    many adjacent terms. Cached, so that it is always the same object.
 
     >>> from triton_softmax.operations.softmax import SOFTMAX
     >>> str(in_any_order(SOFTMAX)), in_any_order(SOFTMAX, 8).any_order

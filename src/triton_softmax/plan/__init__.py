@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import triton
@@ -74,9 +74,7 @@ def plan_of(
     kernel: str | None = None,
 ) -> "AnyPlan":
     """Return the plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
-    `plan_of(...).kernels` names the kernels it launches.
-
-    Only a new kind of call is checked: a cached plan means that a call like it has passed.
+    `plan_of(...).kernels` names the kernels it launches. Only a new kind of call is checked.
 
     Args:
         op: the operation to compute.
@@ -101,12 +99,7 @@ def plan_of(
     return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
 
 
-def plan_one(x: Tensor, op: Operation, *options: Any) -> "AnyPlan":
-    """Make a plan for one input; the options are those of `plan_of`."""
-    return make_plan(op, (x,), *options)
-
-
-def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> Any:
+def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] | None = None) -> Any:
     """Return `plan_of(...)(x)`, in a single Python call if the plan is one launch for one result.
     `head` is the operation, then the options. A caller with checks of its own has another `head`,
     and `plan_new(x, *head)` in its words; None if there is no plan, and then no result."""
@@ -114,7 +107,8 @@ def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> 
     key = (*head, x.dtype, x.shape, x.stride(), x.get_device(), address & 15)
     plan = plans.get(key)
     if plan is None:
-        made = plan_new(x, *head)
+        op, *options = head
+        made = plan_new(x, *head) if plan_new else make_plan(op, (x,), *options)
         if made is None:
             return None
         plan = plans.keep(key, made)
@@ -132,10 +126,10 @@ def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] = plan_one) -> 
 
 
 class Plan:
-    """Prepared launches that take the tensors as they lie in memory.
+    """Prepared launches that take the tensors as they lie in memory; several share a workspace.
 
     Args:
-        launches: in order; more than one only if they share a workspace.
+        launches: in order.
         x: a tensor like the first input of every call.
         outs: shape and dtype of each (contiguous) result.
         workspace: the kernels' scratch memory, if they need any.
@@ -160,7 +154,7 @@ class Plan:
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None
     ) -> Any:
         """Launch; return the result, or a tuple of several. The first goes to `out`, if given. A
-        kernel that takes a number of each call takes it after the workspace."""
+        `number` of each call follows the workspace."""
         index = self.index
         if index >= 0 and index != current_device():
             with torch.cuda.device(index):
@@ -201,10 +195,8 @@ class RankPlan(Plan):
         launches: the one that publishes, and the one that writes.
         x, outs: as for a `Plan`.
         part: which part of the rows is here.
-        n_words: the words of this rank, as kernels take them, of this dtype.
-        dtype: of the words.
-        n_known: numbers behind the words, in the accumulator's dtype.
-        at: the input that holds them, if one does.
+        n_words, dtype: the words of this rank, as kernels take them, and their dtype.
+        n_known, at: numbers behind the words, and the input that holds them, if one does.
         number: what the kernels take of each call if the caller has none.
     """
 
@@ -224,8 +216,8 @@ class RankPlan(Plan):
         self, *inputs: Tensor, out: Tensor | None = None, number: float | None = None,
         known: Tensor | None = None,
     ) -> Any:  # fmt: skip
-        """Publish, send, and write; as a `Plan`. What is known, if it is given, is returned last,
-        summed up."""
+        """Publish, send, and write; as a `Plan`. The sum of what is known, if given, is returned
+        last."""
         message = self.publish(*inputs, number=number, known=known)
         lines, work = self.part.exchange(message, self.part.group)
         if work is not None:
@@ -270,7 +262,7 @@ class RankPlan(Plan):
 
 
 def line_of(n_words: int, dtype: torch.dtype, n_known: int, wide: torch.dtype) -> int:
-    """The length of a message, in words: the words, and what is known behind them."""
+    """Return the length of a message, in words: the words, and what is known behind them."""
     return n_words + triton.cdiv(n_known * wide.itemsize, dtype.itemsize)
 
 
@@ -280,8 +272,8 @@ leave most of a program idle."""
 
 
 def in_chunks(x: Tensor, part: Part) -> bool:
-    """Whether `split_rows` reads parts of rows: adjacent elements of at most 32 bits. Else, or if
-    ranks do not know how long the parts of others are, a loop reads each."""
+    """Return whether `split_rows` reads parts of rows: adjacent elements of at most 32 bits, if
+    ranks know how long parts are. Else a loop reads each."""
     n_chunks = triton.cdiv(part.widest, splitting.LONGEST_CHUNK)
     few = n_chunks * part.ranks <= splitting.MAX_CHUNKS and len(x) * n_chunks < 2**30
     return part.widest >= SHORTEST_PART and x.dtype != torch.float64 and few
@@ -295,40 +287,37 @@ def empty_of(shape: Any, dtype: torch.dtype, x: Tensor) -> Callable[[], Tensor]:
 
 @dataclass(eq=False)
 class Fallback:
-    """The plan of a call that PyTorch's operators compute: `function` of its tensors."""
+    """The plan of a call that `function` computes from its tensors: by PyTorch's operators, or by
+    `plan` with conversions around it."""
 
     function: Callable[..., Any]
-    kernels: ClassVar[tuple[str, ...]] = ()
-    launches: ClassVar[tuple[Launch, ...]] = ()
+    plan: "AnyPlan | None" = None
+
+    def __post_init__(self):
+        self.kernels: tuple[str, ...] = self.plan.kernels if self.plan else ()
+        self.launches: tuple[Launch, ...] = self.plan.launches if self.plan else ()
 
     def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
         result = self.function(*inputs, **more)
-        return result if out is None else out.copy_(result)
-
-
-@dataclass(eq=False)
-class Adapter:
-    """A plan of converted tensors: `before` converts each input, `after` converts the result, and
-    also takes the original first input. `what` names the conversion."""
-
-    what: str
-    plan: "AnyPlan"
-    before: Callable[[Tensor], Tensor]
-    after: Callable[[Tensor, Tensor], Tensor] | None = None
-
-    def __post_init__(self):
-        self.kernels, self.launches = self.plan.kernels, self.plan.launches
-
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **more: Any) -> Any:
-        result = self.plan(*map(self.before, inputs), **more)
-        result = result if self.after is None else self.after(result, inputs[0])
         if out is None:
             return result
         first, *others = result if isinstance(result, tuple) else (result,)
         return (out.copy_(first), *others) if others else out.copy_(first)
 
 
-AnyPlan: TypeAlias = Plan | Adapter | Fallback
+def converted(
+    plan: "AnyPlan",
+    before: Callable[[Tensor], Tensor],
+    after: Callable[[Any, Tensor], Any] = lambda result, _: result,
+) -> Fallback:
+    """Return a plan whose inputs `before` converts for another plan. `after` converts the result
+    back, and also takes the first input."""
+    return Fallback(
+        lambda x, *others, **more: after(plan(*map(before, (x, *others)), **more), x), plan
+    )
+
+
+AnyPlan: TypeAlias = Plan | Fallback
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -348,8 +337,8 @@ def make_plan(
     part: Part | None = None,
     kernel: str | None = None,
 ) -> AnyPlan:
-    """Check a call and plan all calls like it. The arguments are those of `plan_of`, the errors
-    those of `softmax`; inputs may not differ in shape or device either."""
+    """Check a call and plan all calls like it; see `plan_of` for arguments and errors. Inputs may
+    not differ in shape or device either."""
     x = inputs[0]
     dim = check_arguments(x, dim, dtype)
     check_device(x.device)
@@ -367,19 +356,15 @@ def make_plan(
         function = composite.KERNEL_OF[op]
         return Fallback(lambda *inputs: function(*inputs, dim, dtype).contiguous())
 
-    def around(what, before, dim, dtype, after=None):
+    def around(before, dim, dtype, *after):
         plan = make_plan(op, (*map(before, inputs),), dim, dtype, invariant, part, kernel)
-        return Adapter(what, plan, before, after)
+        return converted(plan, before, *after)
 
-    if x.dim() == 0:
-        vector = *(each.reshape(1) for each in inputs[: op.inputs]), *inputs[op.inputs :]
-        plan = make_plan(op, vector, 0, dtype, invariant, part, kernel)
-        return Adapter("vector", plan, lambda t: t.reshape(1), lambda y, x: layout.own(y, x.shape))
     floats = [each.dtype for each in inputs if each.dtype in DTYPES]
     if torch.float64 in (dtype, *floats):
         wide = dtype if len(inputs) == 1 else x.dtype
         if dtype != wide or any(each != wide for each in floats):
-            return around("convert", lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
+            return around(lambda t: t.to(wide), dim, None, lambda y, _: y.to(dtype))
     outs = [torch.empty(shape, dtype=dtype, device="meta")]
     of_rows = arguments.accumulator(dtype)
     outs += [torch.empty(without, dtype=of_rows, device="meta")] * (op.results - 1)
@@ -388,7 +373,7 @@ def make_plan(
         return plan
     if all(map(layout.lies_on_vectors, inputs)):
         raise ValueError(f"{kernel} does not support dim={dim} of shape {tuple(x.shape)}")
-    return around("copy", layout.on_vectors, dim, dtype)
+    return around(layout.on_vectors, dim, dtype)
 
 
 def choose(
@@ -424,12 +409,16 @@ def _plan_launches(
 ) -> Plan | None:
     """Choose a kernel and make its launches; None if no kernel supports the layout. `outs` are
     contiguous meta tensors."""
+    results = [(each.shape, each.dtype) for each in outs]
+    if not inputs[0].dim():  # elements as vectors
+        n, n_outs = op.inputs, int(not op.reduces)
+        inputs = *[each.reshape(1) for each in inputs[:n]], *inputs[n:]
+        outs = *[each.reshape(1) for each in outs[:n_outs]], *outs[n_outs:]
     x = inputs[0]
     n_cols, total = x.shape[dim], arguments.row_length(x, dim, part)
     tensors = (*inputs, *outs)
     if invariant:
         op = in_every_batch(op, inputs, total)
-    results = [(each.shape, each.dtype) for each in outs]
     # Row scalars lack the dimension: broadcast them along it, with stride 0.
     strides = [
         each.stride() if each.dim() == x.dim() else each.unsqueeze(dim).expand(x.shape).stride()
@@ -485,12 +474,11 @@ def launches_of(
     inner: tuple[int, ...] = (),
     line: int = 0,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """Return the launches of a choice, one for each set of constants, which are two if chunks are
-    published and written separately; and the words that they share.
+    """Return the launches of a choice, two if chunks are published and written separately; and the
+    words that they share.
 
-    `outer` and `inner` hold a size, then the strides of the inputs and results. Row geometries take
-    the rows as `outer`, and look at no other strides. Ranks that share rows have so many words in a
-    line.
+    `outer` and `inner` hold a size, then the strides of inputs and results; row geometries look at
+    `outer` alone. Ranks that share rows have `line` words each.
     """
     how, kernel = choice.how, choice.kernel
     if isinstance(how, (RowTile, SplitRows)):

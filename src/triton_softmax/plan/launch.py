@@ -72,10 +72,10 @@ class Launch:
     """A prepared launch: one kernel and all arguments but its pointers, for tensors of the same
     dtypes, alignment and device.
 
-    `run(inputs, outs, *more)` launches on the current stream of the current device. Inputs and outs
-    are tuples of tensors; what more the kernel takes of each call is a workspace, a number, or
-    both. The first launch goes through Triton; later ones repeat what it found. `launch_at` does
-    the same with addresses; it is None before the first launch, and if this Triton is unknown.
+    `run(inputs, outs, *more)` launches on the current stream of the current device; what more a
+    kernel takes of each call is a workspace, a number, or both. The first launch goes through
+    Triton; later ones repeat what it found. `launch_at` does the same with addresses; it is None
+    before the first launch, and if this Triton is unknown.
 
     Args:
         kernel: the jitted function; its parameters are a tuple of inputs, a tuple of results, what
@@ -117,10 +117,7 @@ def addresses_of(tensors: tuple[Tensor, ...]) -> tuple[int, ...]:
 
 def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
     """Return the `launch_at` of a `Launch`, for a compiled kernel with the other arguments `tail`.
-
-    It skips Triton's own preparation, unless a hook, such as a profiler's, must see each launch; it
-    checks the hooks inline, to save a Python call.
-    """
+    It skips Triton's preparation, unless a hook, such as a profiler's, must see each launch."""
     form = fast_form(compiled)
     if form is None:
         return None
@@ -142,12 +139,8 @@ def repeat(compiled, grid: int, tail: tuple) -> Callable[..., None] | None:
 
 
 def fast_form(compiled):
-    """Return the function that `compiled[grid]` finally calls, to launch a kernel directly.
-
-    Returns:
-        (function, head): call function with the grid (three numbers), the stream, head, and the
-        kernel's arguments, with addresses as pointers. None if this Triton release is unknown.
-    """
+    """Return (function, head) to launch a kernel directly: `function(*grid, stream, *head,
+    *arguments)` with addresses as pointers. None if this Triton release is unknown."""
     release = ".".join(triton.__version__.split(".")[:2])
     if release not in ("3.6", "3.7", "3.8", "3.9"):
         return None
@@ -169,12 +162,10 @@ class WordPool:
 
     A memset before every launch would cost as much as a small softmax. So one memset serves many
     launches, each of which takes untouched words; when they run out, a new block is allocated. Each
-    stream has a block of its own, so its zeros are written before any launch that gets them, and
-    PyTorch's allocator reuses an old block only after earlier launches on that stream. The words of
-    a failed launch are never reused.
-
-    During CUDA graph capture, words come from their own memset inside the graph, which zeroes them
-    again on every replay.
+    stream has its own, so its zeros are written before any launch that gets them, and PyTorch's
+    allocator reuses an old block only after earlier launches there. The words of a failed launch
+    are never reused. During CUDA graph capture, words come from a memset inside the graph, which
+    zeroes them again on every replay.
     """
 
     SIZE = 1 << 18

@@ -11,13 +11,6 @@ def strides_of(shape: torch.Size) -> tuple[int, ...]:
     return torch.empty(shape, device="meta").stride()
 
 
-def own(result: Tensor, shape: torch.Size) -> Tensor:
-    """Return a contiguous result in another shape, but not as a view: PyTorch forbids in-place
-    changes to views made inside an autograd function."""
-    storage, offset = result.untyped_storage(), result.storage_offset()
-    return result.new_empty(0).set_(storage, offset, shape, strides_of(shape))
-
-
 def lies_on_vectors(tensor: Tensor) -> bool:
     """Return whether the tensor is contiguous and aligned to 16 bytes."""
     return tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
@@ -39,15 +32,8 @@ def rows_along(x: Tensor, dim: int) -> Tensor:
 def collapse(
     shape: tuple[int, ...], strides: list[tuple[int, ...]], dim: int
 ) -> list[tuple[int, ...]]:
-    """Collapse the dimensions other than `dim`, where all tensors allow it.
-
-    Args:
-        shape: the common shape.
-        strides: the strides of each tensor.
-        dim: the softmax dimension, counted from the front.
-
-    Returns:
-        Groups (size, stride in each tensor), outermost first, omitting size 1.
+    """Collapse the dimensions of `shape` other than `dim`, where the strides of all tensors allow
+    it, to groups (size, stride in each tensor), outermost first, omitting size 1.
 
     >>> collapse((2, 3, 4, 5), [(60, 20, 5, 1)], 2)
     [(6, 20), (5, 1)]
@@ -67,8 +53,7 @@ def collapse(
 
 
 def outer_and_inner(groups: list[tuple[int, ...]], n_tensors: int) -> list[tuple[int, ...]] | None:
-    """Pad to two groups, the one with the smaller stride in the first tensor last; None if there
-    are more."""
+    """Pad to two groups, the smaller stride in the first tensor last; None if there are more."""
     if len(groups) > 2:
         return None
     groups = [(1,) + (0,) * n_tensors] * (2 - len(groups)) + groups

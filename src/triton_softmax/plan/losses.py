@@ -22,8 +22,8 @@ PROGRAMS = 1024
 
 
 def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
-    """Multiply each row of a contiguous tensor by its factor, in place. The factors have the shape
-    of x without `dim`, or are one number, possibly expanded."""
+    """Multiply each row of a contiguous tensor by its factor, in place; or all by one factor, which
+    may be expanded."""
     if not x.numel():
         return
     for_all = not any(factor.stride())
@@ -94,10 +94,9 @@ class LossPlan:
     address. That requires unmodified logits and a layout the kernels take as it is; any other call
     passes tensors.
 
-    `targets` are the plans that prepare the targets. There are none where the scalars of rows come
-    from PyTorch's operators: for probabilities, class weights with label smoothing, a layout that
-    the target kernels do not take, and where no kernel computes. `reads_classes` says whether a
-    call reads the classes on the host, to check them.
+    `targets` are the plans that prepare the targets; none where PyTorch's operators compute the
+    scalars of rows: for probabilities, class weights with label smoothing, some layouts, or without
+    kernels. `reads_classes` says whether a call reads the classes on the host, to check them.
     """
 
     def __init__(
@@ -207,9 +206,9 @@ class LossPlan:
 
     def _lay_out(self, main: Any, x: Tensor, n: int) -> None:
         """Keep the plan of the operation, and lay out the memory that the kernels share: five
-        scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. If ranks
-        have parts, words come first: a message is these and the first scalars, target logits. Where
-        scalars would not be aligned behind the words, calls go on with tensors."""
+        scalars for each target (see `targets_kernel`), the log-sum-exps, and the targets. On ranks
+        words come first: a message is these and the first scalars, target logits. Where scalars
+        would not be aligned behind the words, calls go on with tensors."""
         ranks, size = isinstance(main, RankPlan), self.accumulator.itemsize
         dtype = main.dtype if ranks else x.dtype
         first = main.n_words * dtype.itemsize if ranks else 0

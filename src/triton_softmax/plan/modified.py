@@ -5,7 +5,6 @@ Masks, biases and scales are views expanded to the shape of x, with stride 0.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +15,7 @@ from .. import arguments, composite
 from ..arguments import Modifiers, Part
 from ..config import Modified, in_one_loop
 from ..config.calls import vector_of_lines
-from ..kernels.modified_rows import (
-    NO_SCALE,
-    ONE_SCALE,
-    SCALES,
-    ModifierFlags,
-    modified_rows_kernel,
-)
+from ..kernels.modified_rows import NO_SCALE, ONE_SCALE, SCALES, ModifierFlags, modified_rows_kernel
 from ..operations.operation import Operation
 from ..operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP
 from . import (
@@ -72,9 +65,8 @@ def run_modified(
     `elements` are the operation's element tensors, all of one nonempty shape, with any strides;
     `numbers` its row scalars, in that shape without `dim`, which counts from the front; `x` the
     unmodified elements, if they are not among its inputs. See `ModifierFlags` for `before` and
-    `after`. `dtype` is that of the result's elements, or of its row scalars if it has no elements,
-    and `of_modified` that of the gradient at the modified elements. The elements are written to
-    `out`. A new kind of call is checked by `check`.
+    `after`. `dtype` is that of the elements of the result, written to `out`, or of its row scalars;
+    `of_modified` that of the gradient at the modified elements. `check` checks a new kind of call.
 
     Returns:
         The operation's results; then, as requested, the gradients at the modified elements and at
@@ -103,9 +95,15 @@ def run_modified(
     if plan is None:
         if check is not None:
             check()
-        which = ModifierFlags(*flags)
-        options = which, inputs, dim, dtype, of_modified, invariant, part, out
-        plan = plans.keep(key, _plan_modified(op, *options))
+        if part is None and not arguments.by_kernels(elements[0]):
+            plan = Fallback(composite.modified_softmax)
+        else:
+            options = inputs, dim, dtype, of_modified, invariant, part, out
+            plan = _plan_modified(op, ModifierFlags(*flags), *options)
+        plan = plans.keep(key, plan)
+    if type(plan) is Fallback:  # of softmax or log-softmax
+        y = composite.modified_softmax(op is LOG_SOFTMAX, elements[0], dim, dtype, modifiers)
+        return (y if out is None else out.copy_(y),)
     outs = plan(*inputs, out=out, number=factor)
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
@@ -142,13 +140,10 @@ def _plan_modified(
     invariant: bool,
     part: Part | None,
     out: Tensor | None,
-) -> Plan | Fallback:
-    """Plan an operation with score modifiers. The inputs are the operation's elements and row
-    scalars, then those of x, bias, mask, scale and sink that `flags` has. Without kernels it is
-    softmax or log-softmax."""
+) -> Plan:
+    """Plan an operation with score modifiers. The inputs are elements and row scalars, then those
+    of x, bias, mask, scale and sink that `flags` has."""
     x, n_inputs = inputs[0], len(inputs)
-    if part is None and not arguments.by_kernels(x):
-        return Fallback(partial(_composed, op is LOG_SOFTMAX, flags, dim, dtype))
     shape, n_cols, total = x.shape, x.shape[dim], arguments.row_length(x, dim, part)
     op = in_every_batch(op, inputs, total) if invariant else op
     wide = arguments.accumulator(dtype)
@@ -215,19 +210,6 @@ def _plan_modified(
         return RankPlan(launches, x, outs, part, n_words, wide, known, at, number=1.0)
     n_words = n_words if choice.two_launches else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
-
-
-def _composed(
-    log: bool, flags: ModifierFlags, dim: int, dtype: torch.dtype,
-    x: Tensor, *tensors: Tensor, number: float,
-) -> Tensor:  # fmt: skip
-    """Compute softmax or log-softmax by PyTorch's operators, from what its kernel would take."""
-    given = iter(tensors)
-    there = flags.bias, flags.where, flags.scaled == SCALES, flags.sink
-    bias, where, scale, sink = [next(given) if each else None for each in there]
-    scale, softcap = number if scale is None else scale, flags.softcap or None
-    modifiers = Modifiers(scale, softcap, bias, where, flags.causal, sink, flags.safe)
-    return composite.modified_softmax(log, x, dim, dtype, modifiers)
 
 
 def _groups(

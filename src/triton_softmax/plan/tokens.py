@@ -9,7 +9,7 @@ from .. import arguments
 from ..arguments import Part, check_device
 from ..config import splitting
 from ..kernels.token_rows import Given, TokenRows, token_gradient_kernel, token_rows_kernel
-from . import Adapter, AnyPlan, Plan, RankPlan, device_of, key_of, layout, line_of
+from . import AnyPlan, Plan, RankPlan, converted, device_of, key_of, layout, line_of
 from .launch import Launch, Workspace, plans
 
 ELEMENTS = 4096
@@ -29,38 +29,43 @@ SHORTEST = 1 << 13
 """Columns of a chunk, at least: one tile."""
 
 
+class TokenCall(NamedTuple):
+    """What a call asks about its logits. These are multiplied by `before`, capped, and multiplied
+    by `factor` and by the scale of their row, both positive."""
+
+    factor: float
+    before: float
+    softcap: float | None
+    entropy: bool
+    """Whether the entropies of rows are wanted."""
+    invariant: bool
+    part: Part | None = None
+    key: tuple[Any, ...] | None = None
+    """That of the plan, if the call is plain: of what the caller was given, and the options."""
+
+
 def run_tokens(
-    x: Tensor,
-    scale: Tensor | None,
-    token: Tensor | None,
-    mask: Tensor | None,
-    factor: float,
-    before: float,
-    softcap: float | None,
-    entropy: bool,
-    invariant: bool,
-    part: Part | None = None,
-    picked: Tensor | None = None,
-    key: tuple[Any, ...] | None = None,
+    inputs: tuple[Tensor | None, ...], call: TokenCall, known: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Return the log-probability of one token per row, the entropy of the row, and what
     `gradient_of_tokens` needs (3, …), in the accumulator dtype.
 
-    The logits (…, C) are multiplied by `before`, capped, and multiplied by `factor` and by the
-    scale of their row, both positive. Scale, token and mask are of rows (…), or None; without
-    tokens the first result holds no values, without `entropy` the second. If ranks have parts of
-    the rows, `picked` is what each knows of modified logits; their sum is returned last. `key` is
-    that of the plan, if the caller has made one of what it was given and the options.
+    The inputs are logits (…, C), and tokens, mask and scales of rows (…), or None. Without tokens
+    the first result holds no values, without entropies the second. If ranks have parts of the rows,
+    `known` is what each knows of modified logits; their sum is returned last.
     """
-    tensors, inputs = (), (x, token, mask, scale)
+    tensors: tuple[Any, ...] = ()
     for each in inputs:
         tensors += () if each is None else (each,)
-    plan = plans.get(key)
+    plan = plans.get(call.key)
     if plan is None:
-        n_known = 0 if picked is None else picked.numel()
+        _, before, softcap, entropy, invariant, part, key = call
+        n_known = 0 if known is None else known.numel()
         options = before, softcap, entropy, invariant, part, n_known
         plan = plan_of_tokens(inputs, *options, key=key)
-    return plan(*tensors, number=factor, **({} if picked is None else {"known": picked}))
+    if known is None:
+        return plan(*tensors, number=call.factor)
+    return plan(*tensors, number=call.factor, known=known)
 
 
 def plan_of_tokens(
@@ -73,47 +78,47 @@ def plan_of_tokens(
     n_known: int = 0,
     key: tuple[Any, ...] | None = None,
 ) -> Any:
-    """Return the plan of `run_tokens`, cached, for logits, token, mask and scale. It takes those
-    that are not None."""
+    """Return the plan of `run_tokens`, cached. It takes the inputs that are not None."""
     if key is None:
         key = key_of((run_tokens, before, softcap, entropy, invariant, part, n_known), inputs)
     plan = plans.get(key)
     if plan is None:
-        token, mask, scale = [each is not None for each in inputs[1:]]
-        has = Given(token, mask, scale, entropy, before, softcap or 0.0)
+        has = given_of(inputs, entropy, before, softcap)
         tensors = tuple([each for each in inputs if each is not None])
         plan = plans.keep(key, _plan_tokens(has, tensors, invariant, part, n_known))
     return plan
 
 
 def gradient_of_tokens(
-    x: Tensor,
-    scale: Tensor | None,
-    token: Tensor | None,
-    mask: Tensor | None,
-    factor: float,
-    before: float,
-    softcap: float | None,
+    inputs: tuple[Tensor | None, ...],
+    call: TokenCall,
     saved: Tensor,
     g: Tensor,
     g_entropy: Tensor | None,
     of_scale: bool = False,
     out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return the gradient at the logits of `run_tokens` from the gradients at its results, and with
-    `of_scale` the gradient at the scale of each row (…). `out` is contiguous, and possibly the
-    logits."""
-    inputs = x, token, mask, scale, g, g_entropy, saved
+    """Return the gradient at the logits of `run_tokens` from those at its results, and with
+    `of_scale` that at the scale of each row. `out` is contiguous, and possibly the logits."""
+    factor, before, softcap, *_ = call
     head = gradient_of_tokens, before, softcap, of_scale, out is None or out.data_ptr() & 15
-    key = key_of(head, inputs)
-    tensors = tuple([each for each in inputs if each is not None])
+    further = g, g_entropy, saved
+    key = key_of(head, (*inputs, *further))
+    tensors = tuple([each for each in (*inputs, *further) if each is not None])
     plan = plans.get(key)
     if plan is None:
-        there = token is not None, mask is not None, scale is not None
-        has = Given(*there, g_entropy is not None, before, softcap or 0.0)
+        has = given_of(inputs, g_entropy is not None, before, softcap)
         plan = plans.keep(key, _plan_gradient_of_tokens(has, tensors, of_scale))
     results = plan(*tensors, out=out, number=factor)
     return (results[0], results[1].sum(-1)) if of_scale else (results,)
+
+
+def given_of(
+    inputs: tuple[Tensor | None, ...], entropy: bool, before: float, softcap: float | None
+) -> Given:
+    """Return what kernels are given of a call, as their constant."""
+    token, mask, scale = [each is not None for each in inputs[1:]]
+    return Given(token, mask, scale, entropy, before, softcap or 0.0)
 
 
 class RowLayout(NamedTuple):
@@ -155,7 +160,7 @@ def _plan_tokens(
     if rows is None or (invariant and not layout.lies_on_vectors(x)):
         copies = tuple([layout.on_vectors(each) for each in inputs])
         plan = _plan_tokens(has, copies, invariant, part, n_known)
-        return Adapter("copy", plan, layout.on_vectors)
+        return converted(plan, layout.on_vectors)
     vector, edges = rows.vector, rows.edges
     if invariant and edges:  # rows start at different places of a vector
         vector, edges = 1, False
@@ -203,7 +208,7 @@ def _plan_gradient_of_tokens(has: Given, inputs: tuple[Tensor, ...], of_scale: b
     rows = row_layout(inputs[:-1])
     if rows is None:
         copies = tuple([each.contiguous() for each in inputs])
-        return Adapter("copy", _plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
+        return converted(_plan_gradient_of_tokens(has, copies, of_scale), Tensor.contiguous)
     n_rows, n_cols = x.shape[:-1].numel(), x.shape[-1]
     n_chunks = triton.cdiv(n_cols, ELEMENTS)
     launch = Launch(

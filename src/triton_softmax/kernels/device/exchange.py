@@ -59,11 +59,8 @@ def publish(pointers, apart, m, totals, mask, OP: tl.constexpr, POLLED: tl.const
 
 @triton.jit
 def publish_missing(pointers, apart, m, totals, OP: tl.constexpr):
-    """Publish summaries on behalf of partners, unless they have done so by now.
-
-    A partner that has published may, in place, also have overwritten the input read here; then its
-    own word stands and the recomputed one is dropped.
-    """
+    """Publish summaries on behalf of partners, unless they have done so by now: one that has may,
+    in place, also have overwritten the input read here, and then its own word stands."""
     LAST: tl.constexpr = len(totals) - 1
     for back in tl.static_range(len(totals)):
         word = word_of(m, totals[LAST - back], OP.shifted and back == LAST)
@@ -82,10 +79,8 @@ def sum_over_ranks(pointers, mask, apart, RANKS: tl.constexpr):
 
 @triton.jit
 def prefetch(pointers, WAIT: tl.constexpr):
-    """Prefetch words into the L2 cache while the elements are loaded.
-
-    Otherwise publishing would fetch them from memory while all partners wait.
-    """
+    """Prefetch words into the L2 cache while the elements are loaded. Otherwise publishing would
+    fetch them from memory while all partners wait."""
     if WAIT:
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
@@ -98,8 +93,8 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 
 @triton.constexpr_function
-def _poll_assembly(n_words, backoff, across_gpus=False):
-    """PTX that polls n_words words at once, written by programs on this GPU, or also on others.
+def _poll_assembly(n_words, backoff):
+    """PTX that polls n_words words at once.
 
     It first sleeps `backoff` nanoseconds, which leaves the cache to programs that still load. It
     repeats while any thread of the warp misses a word and polls remain.
@@ -107,7 +102,7 @@ def _poll_assembly(n_words, backoff, across_gpus=False):
     Operands: n_words words (out); as many addresses, 0 for unwanted words; as many copies of the
     number of further polls.
     """
-    each, scope = range(n_words), "sys" if across_gpus else "gpu"
+    each = range(n_words)
     lines = [
         ".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";",
         ".reg .s32 polls;",
@@ -117,7 +112,7 @@ def _poll_assembly(n_words, backoff, across_gpus=False):
         lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
     lines += [f"nanosleep.u32 {backoff};"] if backoff else []
     lines += ["POLL:"]
-    lines += [f"@missing{i} ld.relaxed.{scope}.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
     lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
     lines += ["mov.pred again, missing0;"]
     lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
@@ -139,13 +134,7 @@ def _poll_constraints(n_words):
 
 @triton.jit
 def poll(
-    pointers,
-    wanted,
-    max_polls,
-    WAIT: tl.constexpr,
-    BACKOFF: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    ACROSS_GPUS: tl.constexpr = False,
+    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
 ):
     """Read status words: 0 if one is missing, 1 if it is not wanted.
 
@@ -159,13 +148,11 @@ def poll(
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
         AT_ONCE: words per thread.
-        ACROSS_GPUS: programs on other GPUs write them. (A string would do as the argument, but not
-            as its default: Triton 3.6 refuses that.)
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
         return tl.inline_asm_elementwise(
-            _poll_assembly(AT_ONCE, BACKOFF, ACROSS_GPUS),
+            _poll_assembly(AT_ONCE, BACKOFF),
             _poll_constraints(AT_ONCE),
             [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
             dtype=tl.int64,
@@ -178,13 +165,8 @@ def poll(
 
 @triton.jit
 def unpack_summaries(words, live, AXIS: tl.constexpr, OP: tl.constexpr):
-    """(m, totals): the maximum of the partials along an axis, and their sums rescaled to it, not
-    yet added up; 0 outside `live`.
-
-    Args:
-        words: the partials' status words, a tuple of one block per sum.
-        live: the mask of valid partials.
-    """
+    """(m, totals): the maximum of partials along an axis, and their sums rescaled to it, not yet
+    added up; 0 outside `live`. `words` are status words, a block per sum."""
     m_parts, _ = unpack_word(words[0])
     totals = ()
     for k in tl.static_range(len(words)):

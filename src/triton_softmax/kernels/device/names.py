@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 
 def with_operation(geometry: str) -> Callable[[object], str]:
-    """A `repr` for `triton.jit`, so that profilers see `softmax_tile_kernel` and not one name for
-    all operations."""
+    """A `repr` for `triton.jit`: profilers see `softmax_tile_kernel`, not one name for all."""
 
     def name(specialization) -> str:
         return f"{specialization.constants['OP'].name}_{geometry}_kernel"

@@ -26,13 +26,11 @@ def rounded(x, FROM: tl.constexpr, TO: tl.constexpr):
 
 @triton.jit
 def in_registers(raw, INNER: tl.constexpr):
-    """Upcast the loaded elements of all inputs to float32, or keep float64.
+    """Upcast the loaded elements of all inputs, a block each, to float32, or keep float64.
 
-    Args:
-        raw: a tuple of blocks, one per input.
-        INNER: the `dtype` of the call, to which the first input is rounded. In a forward pass it is
-            the type of the result, as in `torch.softmax`; in a backward pass the type of the first
-            input, to which the result is rounded as well.
+    The first is rounded to INNER, the `dtype` of the call: in a forward pass the type of the
+    result, as in `torch.softmax`; in a backward pass its own, to which the result is rounded as
+    well.
     """
     ACC: tl.constexpr = upcast(INNER)
     values = (rounded(raw[0].to(ACC), raw[0].dtype, INNER),)
@@ -69,13 +67,8 @@ def _barrier(x):
 
 @triton.jit
 def load_pairs(ptr, offsets, mask, PADDING: tl.constexpr):
-    """Load pairs of 16-bit elements, each pair as one 32-bit integer.
-
-    Args:
-        ptr: pointer to 16-bit elements.
-        offsets, mask: offsets and mask, in pairs.
-        PADDING: the value of both elements outside the mask.
-    """
+    """Load pairs of 16-bit elements, each pair as one 32-bit integer. Offsets and mask are in
+    pairs; PADDING is the value of both elements outside the mask."""
     ELEMENT: tl.constexpr = ptr.dtype.element_ty
     other = tl.full((1,), PADDING, tl.float32).to(ELEMENT).to(tl.int16, bitcast=True).to(tl.int32)
     other = (other & 0xFFFF) | (other << 16)

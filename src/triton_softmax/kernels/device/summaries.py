@@ -60,8 +60,8 @@ def larger_or_nan(a, b):
 
 @triton.jit
 def larger(a, b, OP: tl.constexpr):
-    """The larger of two numbers: NaN if either is, if the order of sums is to make no difference,
-    so that m tells whether a term is NaN."""
+    """The larger of two numbers; with `any_order` NaN if either is, so that m tells if a term
+    is."""
     if OP.any_order:
         return larger_or_nan(a, b)
     else:
@@ -103,8 +103,7 @@ def merged(m, totals, m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
 
 @triton.jit
 def to_common_maximum(m_parts, parts, AXIS: tl.constexpr, OP: tl.constexpr):
-    """The largest m of a row's partials along an axis, and their sums rescaled to it, not yet added
-    up."""
+    """The largest m of partials along an axis, and their sums rescaled to it, not yet added up."""
     # eq: merge
     m = tl.max(m_parts, axis=AXIS)
     return m, OP.rescale(parts, m_parts, across(m, m_parts, AXIS))
@@ -150,8 +149,7 @@ def adjusted(m, totals, numbers, OP: tl.constexpr):
 
 @triton.jit
 def is_column(col, first, end):
-    """Whether a target column is in [first, end). Any other is no element of the row, and must be
-    neither read nor written."""
+    """Whether a target column is in [first, end). No other may be read or written."""
     return (col >= first) & (col < end)
 
 

@@ -39,11 +39,7 @@ def _to_bits(x):
 @triton.jit
 def unit_of(largest):
     """(per_unit, unit): powers of two whose product is 1. A term times per_unit, truncated, counts
-    its units.
-
-    Args:
-        largest: the largest magnitude of any term, of which there are at most 2¹³.
-    """
+    its units. There are at most 2¹³ terms, of a magnitude of at most `largest`."""
     WIDE: tl.constexpr = largest.dtype == tl.float64
     DIGITS: tl.constexpr = 52 if WIDE else 23
     BIAS: tl.constexpr = 1023 if WIDE else 127
@@ -200,8 +196,8 @@ def _halved(block, AXIS: tl.constexpr):
 
 @triton.jit
 def _grouped(parts, AXIS: tl.constexpr, GROUP: tl.constexpr):
-    """The parts with sums of GROUP adjacent terms in place of terms. Only pairs are added, so the
-    order is the same whatever threads hold them."""
+    """The parts with sums of GROUP adjacent terms in place of terms, in pairs: in one order,
+    whatever threads hold them."""
     groups = ()
     for p in tl.static_range(len(parts)):
         tiles = ()
@@ -223,8 +219,7 @@ def _grouped(parts, AXIS: tl.constexpr, GROUP: tl.constexpr):
 
 @triton.jit
 def sum_of_partials(part, absent, K: tl.constexpr, OP: tl.constexpr):
-    """(sum K of a row, how many are absent) from that of each chunk, relative to the row's maximum,
-    independent of order."""
+    """(sum K of a row, how many are absent) from chunks' sums relative to the row's maximum."""
     if OP.shifted and K == 0:  # at most 2¹² chunks of 2¹³ exponentials
         units = (part * 2.0**36).to(tl.int64)
         units, total, missing = tl.reduce((units, part, absent), 0, _add_all)
