@@ -174,7 +174,7 @@ def sharded(group: Any, seed: int) -> str:
     name, call = any_call(r)
     mesh, sizes = mesh_of(r.one_of((4,), (2, 2))), range(call.tensors[0].dim())
     dims = [r.one_of(None, *sizes)]
-    dims += [r.one_of(*(d for d in (None, 0, 1) if d is None or d != dims[0]))] * (mesh.ndim - 1)
+    dims += [r.one_of(None, *(d for d in sizes if d != dims[0]))] * (mesh.ndim - 1)
     placements = [Replicate() if d is None else Shard(d) for d in dims]
     check(call, place=lambda x: distribute_tensor(x, mesh, placements))
     return f"{name} {placements}"
