@@ -144,6 +144,8 @@ def modified_softmax_backward(
     dy, y = upcast(dy), upcast(y)
     empty = -math.inf if log else 0.0
     kept = kept_places(y, modifiers)
+    if not (x is None or kept is None):  # what a masked element holds must not reach a derivative
+        x = x.masked_fill(~kept, 0.0)
     if modifiers.safe:
         there = y != empty
         kept = there if kept is None else kept & there

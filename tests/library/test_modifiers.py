@@ -404,3 +404,16 @@ def test_ranks_have_the_chunks_of_one_gpu_among_them(name, ranks):
     )
     assert mine.launches[0].grid * ranks == one.launches[0].grid
     assert mine.n_words * ranks == one.workspace.n_words > 0
+
+
+@pytest.mark.parametrize("function", [softmax, log_softmax])
+@pytest.mark.parametrize("hostile", [math.nan, math.inf, -math.inf])
+def test_what_is_masked_reaches_no_second_derivative(function, hostile):
+    x = torch.tensor([[0.3, hostile, -0.5]], requires_grad=True)
+    where = torch.tensor([[True, False, True]])
+    y = function(x, -1, where=where, softcap=2.0, scale=-0.3)
+    weights = torch.tensor([[1.0, 2.0, 3.0]])
+    total = (y.masked_fill(~where, 0.0) * weights).sum()
+    (dx,) = torch.autograd.grad(total, x, create_graph=True)
+    (found,) = torch.autograd.grad((dx * weights).sum(), x)
+    assert torch.isfinite(dx).all() and torch.isfinite(found).all() and found[0, 1] == 0
