@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from site_build import ROOT, build_with_address
-from softmax_site import as_markdown, history
+from softmax_site import as_markdown, equations, history
 from softmax_site.equations import navigated
 from softmax_site.figures import front
 
@@ -21,7 +21,7 @@ def test_every_page_is_there_as_markdown(site):
     for path in navigated(ROOT):
         text = (site / path).read_text("utf8")
         assert re.search(r"^# \S", text, re.M), path
-        prose = re.sub(r"`[^`\n]*`", "", as_markdown._FENCE.sub("", text))
+        prose = re.sub(r"`[^`\n]*`", "", equations.FENCE.sub("", text))
         assert not re.findall(LEFT, prose, re.M), path
 
 

@@ -93,8 +93,8 @@ def prefetch(pointers, WAIT: tl.constexpr):
 
 
 @triton.constexpr_function
-def _poll_assembly(n_words, backoff):
-    """PTX that polls n_words words at once.
+def _poll_assembly(n_words, backoff, across_gpus=False):
+    """PTX that polls n_words words at once, written by programs on this GPU, or also on others.
 
     It first sleeps `backoff` nanoseconds, which leaves the cache to programs that still load. It
     repeats while any thread of the warp misses a word and polls remain.
@@ -102,7 +102,7 @@ def _poll_assembly(n_words, backoff):
     Operands: n_words words (out); as many addresses, 0 for unwanted words; as many copies of the
     number of further polls.
     """
-    each = range(n_words)
+    each, scope = range(n_words), "sys" if across_gpus else "gpu"
     lines = [
         ".reg .pred again, " + ", ".join(f"missing{i}" for i in each) + ";",
         ".reg .s32 polls;",
@@ -112,7 +112,7 @@ def _poll_assembly(n_words, backoff):
         lines += [f"setp.ne.s64 missing{i}, ${n_words + i}, 0;", f"mov.b64 ${i}, 1;"]
     lines += [f"nanosleep.u32 {backoff};"] if backoff else []
     lines += ["POLL:"]
-    lines += [f"@missing{i} ld.relaxed.gpu.global.b64 ${i}, [${n_words + i}];" for i in each]
+    lines += [f"@missing{i} ld.relaxed.{scope}.global.b64 ${i}, [${n_words + i}];" for i in each]
     lines += [f"setp.eq.s64 missing{i}, ${i}, 0;" for i in each]
     lines += ["mov.pred again, missing0;"]
     lines += [f"or.pred again, again, missing{i};" for i in each[1:]]
@@ -134,8 +134,9 @@ def _poll_constraints(n_words):
 
 @triton.jit
 def poll(
-    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr
-):
+    pointers, wanted, max_polls, WAIT: tl.constexpr, BACKOFF: tl.constexpr, AT_ONCE: tl.constexpr,
+    ACROSS_GPUS: tl.constexpr = False,
+):  # fmt: skip
     """Read status words: 0 if one is missing, 1 if it is not wanted.
 
     The program branches on which are missing, so all its threads must agree. Hence no two threads
@@ -148,11 +149,13 @@ def poll(
         WAIT: poll again; NVIDIA only.
         BACKOFF: nanoseconds before the first poll.
         AT_ONCE: words per thread.
+        ACROSS_GPUS: programs on other GPUs write them, as in `examples/symmetric_memory.py`. (A
+            string would do as the argument, but not as its default: Triton 3.6 refuses that.)
     """
     if WAIT:
         addresses = tl.where(wanted, pointers.to(tl.int64), 0)
         return tl.inline_asm_elementwise(
-            _poll_assembly(AT_ONCE, BACKOFF),
+            _poll_assembly(AT_ONCE, BACKOFF, ACROSS_GPUS),
             _poll_constraints(AT_ONCE),
             [addresses, tl.zeros_like(addresses).to(tl.int32) + max_polls],
             dtype=tl.int64,
