@@ -39,16 +39,17 @@ MEASUREMENTS, OTHERS = "new.json", "docs/benchmarks"
 PROGRESS = "progress.json"
 
 GROUPS = {
-    "lengths": ("forward", "backward"),
-    "random": ("random",),
-    "losses": ("loss_head", "few_rows"),
-    "shapes": ("strided", "log_softmax", "longest", "batch"),
-    "rungs": ("ladder", "article", "accuracy"),
-}
-"""Suites that all GPUs share, a part of the cases each."""
+    "most": ("forward", "backward", "random", "loss_head", "few_rows", "ladder", "batch",
+             "longest"),
+    "rest": ("strided", "log_softmax", "article"),
+}  # fmt: skip
+"""Suites that all GPUs share, a part of the cases each; the rest is what a short run leaves out."""
 
-ALONE = {"host": ("host_time", "compiled"), "compiles": ("compiles",)}
-"""Suites of one process: they time the host, or count what it compiles."""
+ALONE = {"host": ("host_time", "compiled")}
+"""Suites of one process: they time the host."""
+
+UNTIMED = {"untimed": ("compiles", "accuracy")}
+"""Suites that count and compare: many processes share a GPU."""
 
 BEGINS = 60.0
 """Seconds that a job takes before its first row, to import and to compile ahead."""
@@ -71,6 +72,7 @@ class Job(NamedTuple):
     seconds: float  # by the committed runs
     arguments: list[str]  # of Python
     gpus: int = 1
+    timed: bool = True  # what is not shares its GPU with others that are not
 
 
 def jobs(
@@ -79,10 +81,11 @@ def jobs(
     """Return the plan for so many GPUs, in the order in which its jobs begin: all of them, or those
     whose names begin as `only` says."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    processes = str(max(1, min(12, (os.cpu_count() or 1) // gpus - 1)))
+    cores = os.cpu_count() or 1
+    processes = str(max(1, min(12, cores // gpus - 1)))
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
-    def cells(name: str, suites: Iterable[str], parts: int) -> list[Job]:
+    def cells(name: str, suites: Iterable[str], parts: int, timed: bool = True) -> list[Job]:
         patterns, seed = ",".join(f"{suite}/*" for suite in suites), about["seed"]
         rows = [(case.suite, who) for case in cases.select(patterns.split(","), seed=seed)
                 for who in case.providers]  # fmt: skip
@@ -90,9 +93,9 @@ def jobs(
         return [
             Job(stem, BEGINS + took, [
                 *bench, "run", "--cases", patterns, "--seed", str(seed), *commit,
-                "--part", f"{part}/{parts}", "--processes", processes,
+                "--part", f"{part}/{parts}", "--processes", processes if timed else "1",
                 "--out", str(out / f"{stem}.json"),
-            ])
+            ], timed=timed)
             for part in range(1, parts + 1)
             for stem in [f"{name}-{part}"]
         ]  # fmt: skip
@@ -107,14 +110,15 @@ def jobs(
 
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
+    crowd = max(1, min(14, cores - 2))
+    untimed = {name: cells(name, suites, crowd, False) for name, suites in UNTIMED.items()}
     profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
     several = [of_ranks(gpus), of_ranks(1)] if gpus > 1 else []  # one after the other: of one file
     plan = [
-        *shared["lengths"], *shared["random"], *shared["losses"], *several, *shared["shapes"],
-        other("attention", 240, *bench, "attention"),
+        *shared["most"], *several, other("attention", 240, *bench, "attention"),
         *alone["host"], other("training", 260, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
-        *shared["rungs"], *([] if "ncu" in without else profile), *alone["compiles"],
+        *untimed["untimed"], *([] if "ncu" in without else profile), *shared["rest"],
     ]  # fmt: skip
     return [job for job in plan if job.name.startswith(tuple(only) or "")]
 
@@ -148,11 +152,13 @@ def table(plan: list[Job], done: dict[str, dict]) -> str:
 def total(plan: list[Job], gpus: int) -> float:
     """Return the seconds that a plan takes on so many GPUs."""
     free = [0.0] * gpus
+    crowd = max((job.seconds for job in plan if not job.timed), default=0.0)
     for job in plan:
-        free.sort()
-        end = (free[0] if job.gpus == 1 else free[-1]) + job.seconds
-        free[: job.gpus] = [end] * job.gpus
-    return max(free)
+        if job.timed:
+            free.sort()
+            end = (free[0] if job.gpus == 1 else free[-1]) + job.seconds
+            free[: job.gpus] = [end] * job.gpus
+    return max(free) + crowd
 
 
 def missing(
@@ -175,7 +181,8 @@ def merged(out: Path) -> Path:
     rows: list[dict] = []
     about: dict = {}
     order = {suite: at for at, suite in enumerate(cases.SUITES)}
-    for path in sorted(path for name in (*GROUPS, *ALONE) for path in out.glob(f"{name}-*.json")):
+    names = (*GROUPS, *ALONE, *UNTIMED)
+    for path in sorted(path for name in names for path in out.glob(f"{name}-*.json")):
         data = begun(path)
         about = about or data["environment"]
         same = data["environment"] | {"started": about["started"]}
@@ -227,22 +234,30 @@ def run(
         if state.startswith("failed") and rows != done.get(job.name, {}).get("rows", {}):
             todo.insert(0, job)  # it goes on behind what has ended it
         done[job.name] = {"state": state, "seconds": round(spent, 1), "rows": rows}
-        free.extend(taken)
         del running[job.name]
+        free.extend({*taken} - {gpu for *_, others in running.values() for gpu in others})
         write(out / PROGRESS, about, 2)
         print(f"[{time.monotonic() - end + seconds:4.0f} s] {table([job], done)}", flush=True)
 
+    def place(job: Job) -> list[str]:
+        """Take GPUs for a job: none if it has to wait."""
+        free.sort()
+        if len(free) >= job.gpus:
+            taken, free[: job.gpus] = free[: job.gpus], []
+            return taken
+        shared = [taken[0] for other, *_, taken in running.values() if not other.timed]
+        return [min(shared, key=shared.count)] if shared and not job.timed else []
+
     try:
         while (todo or running) and time.monotonic() < end:
-            while todo and len(free) >= todo[0].gpus:
+            while todo and (taken := place(todo[0])):
                 job = todo.pop(0)
-                free.sort()
-                taken, free[: job.gpus] = free[: job.gpus], []
                 env = os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(taken)}
                 if job.name == "profile":
                     merged(out)
-                if job.name.startswith("compiles"):  # whose kernels nobody has compiled before
+                if not job.timed:  # it counts kernels that nobody has compiled before
                     env["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+                    env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
                 with (out / f"{job.name}.log").open("a", encoding="utf-8") as log:
                     process = subprocess.Popen(
                         program(job), stdout=log, stderr=log, start_new_session=True, cwd=ROOT,

@@ -55,7 +55,9 @@ def test_every_case_is_asked_for_once(tmp_path):
     assert len({job.name for job in plan}) == len(plan)
     others = {job.name for job in plan if "--cases" not in job.arguments}
     assert others == {"ranks-2", "ranks-1", "attention", "training", "invariant", "profile"}
-    assert plan[0].name == "lengths-1" and plan[-1].name == "compiles-1"
+    assert plan[0].name == "most-1" and plan[-1].name == "rest-2"
+    crowd = [job for job in plan if not job.timed]
+    assert {job.name.partition("-")[0] for job in crowd} == {*everything.UNTIMED}
     assert {job.name for job in plan} - {
         job.name for job in everything.jobs(tmp_path, 1, new(), ["ncu"])
     } == {"ranks-2", "ranks-1", "profile", *(f"{name}-2" for name in everything.GROUPS)}
@@ -71,6 +73,8 @@ def test_a_plan_says_how_long_it_takes(tmp_path, capsys):
     plan = [Job("a", 10, []), Job("b", 30, []), Job("c", 5, [], 2), Job("d", 1, [])]
     assert everything.total(plan, 2) == 36, "c waits for b, and d for c"
     assert everything.total(plan[:2], 1) == 40
+    crowd = [Job("e", 7, [], timed=False), Job("f", 9, [], timed=False)]
+    assert everything.total([*plan[:2], *crowd], 1) == 49, "e and f share a GPU"
 
 
 def test_rows_took_what_passed_between_them():
@@ -101,9 +105,26 @@ def test_two_run_at_once_and_one_on_both_alone(tmp_path):
     assert {job["state"] for job in about["jobs"].values()} == {"done"}
 
 
+def test_what_is_not_timed_shares_a_gpu_and_nobody_else_does(tmp_path):
+    text = "print(os.environ['CUDA_VISIBLE_DEVICES'], time.time(), flush=True); "
+    text += "time.sleep(1.0); print(time.time())"
+    plan = [*plan_of(tmp_path, "timed"), *plan_of(tmp_path, "a", "b", "c"),
+            *plan_of(tmp_path, "next")]  # fmt: skip
+    plan = [job._replace(timed=job.name in ("timed", "next")) for job in plan]
+    assert everything.run(plan, tmp_path, ["0"], 60, new(), script(text))
+    logs = {job.name: (tmp_path / f"{job.name}.log").read_text().split() for job in plan}
+    assert {gpu for gpu, *_ in logs.values()} == {"0"}
+    begin, end = ({name: float(words[at]) for name, words in logs.items()} for at in (1, 2))
+    crowd = "abc"
+    assert max(begin[name] for name in crowd) < min(end[name] for name in crowd)
+    assert end["timed"] <= min(begin[name] for name in crowd)
+    assert begin["next"] >= max(end[name] for name in crowd)
+
+
 def test_compiles_are_counted_in_a_cache_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", "shared")
-    plan = plan_of(tmp_path, "other", "compiles-1")
+    plan = plan_of(tmp_path, "other", "untimed-1")
+    plan[1] = plan[1]._replace(timed=False)
     assert everything.run(
         plan, tmp_path, ["0"], 60, new(), script("print(os.environ['TRITON_CACHE_DIR'])")
     )
@@ -177,19 +198,19 @@ def test_what_is_missing_is_said_before_anything_runs(tmp_path, capsys, monkeypa
 def test_parts_of_suites_become_one_file(tmp_path):
     """Each measured by a command of its own; the whole is a file like that of one run."""
     chosen = "batch/softmax/forward/float32/1x1024,host_time/softmax/forward/*,batch/*/8x1024"
-    for stem, part in (("shapes-1", "1/2"), ("shapes-2", "2/2")):
+    for stem, part in (("most-1", "1/2"), ("most-2", "2/2")):
         out = tmp_path / f"{stem}.json"
         command = f"run --cases {chosen} --providers torch --part {part} --out {out}"
         assert __main__.main([*shlex.split(command), *CPU]) == 0
-    parts = [schema.load(tmp_path / f"shapes-{part}.json")["rows"] for part in (1, 2)]
+    parts = [schema.load(tmp_path / f"most-{part}.json")["rows"] for part in (1, 2)]
     data = schema.load(everything.merged(tmp_path))
     assert len(data["rows"]) == sum(map(len, parts)) and min(map(len, parts)) >= 2
     assert [row["suite"] for row in data["rows"]][0] == "host_time", "in the order of suites"
-    assert everything.counts(tmp_path / "shapes-1.json") == {"ok": len(parts[0])}
-    other = json.loads((tmp_path / "shapes-2.json").read_text())
+    assert everything.counts(tmp_path / "most-1.json") == {"ok": len(parts[0])}
+    other = json.loads((tmp_path / "most-2.json").read_text())
     other["environment"]["driver"] = "another"
-    (tmp_path / "shapes-2.json").write_text(json.dumps(other))
-    with pytest.raises(schema.DataError, match="shapes-2.json was measured with another driver"):
+    (tmp_path / "most-2.json").write_text(json.dumps(other))
+    with pytest.raises(schema.DataError, match="most-2.json was measured with another driver"):
         everything.merged(tmp_path)
     with pytest.raises(schema.DataError, match="no cells"):
         everything.merged(tmp_path / "nothing")
