@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softmax_bench import cases
+from softmax_bench.case import UNTIMED as UNTIMED_SUITES
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.providers import versions
 from softmax_bench.results import git_commit
@@ -48,8 +49,10 @@ GROUPS = {
 ALONE = {"host": ("host_time", "compiled")}
 """Suites of one process: they time the host."""
 
-UNTIMED = {"untimed": ("compiles", "accuracy")}
-"""Suites that count and compare: many processes share a GPU."""
+UNTIMED = {"untimed": UNTIMED_SUITES}
+"""Suites of which many processes share a GPU, and its memory: at most `CROWD`."""
+
+CROWD = 8
 
 BEGINS = 60.0
 """Seconds that a job takes before its first row, to import and to compile ahead."""
@@ -110,7 +113,7 @@ def jobs(
 
     shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    crowd = max(1, min(14, cores - 2))
+    crowd = max(1, min(CROWD, cores - 2))
     untimed = {name: cells(name, suites, crowd, False) for name, suites in UNTIMED.items()}
     profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
     several = [of_ranks(gpus), of_ranks(1)] if gpus > 1 else []  # one after the other: of one file
