@@ -92,8 +92,11 @@ def backward_of(call: Callable, leaves: list[Tensor], do: Tensor) -> Callable:
     return backward
 
 
-def timed(timer: Any, made: dict[str, Callable]) -> dict[str, dict]:
-    """The percentiles of each call; why it failed, where it does."""
+def timed(
+    timer: Any, made: dict[str, Callable], synchronize: Callable = torch.cuda.synchronize
+) -> dict[str, dict]:
+    """The percentiles of each call on the device, and what it takes in a loop, in which the host
+    may be the slower one; why it failed, where it does."""
     found: dict[str, dict] = {name: {} for name in made}
 
     def failed(name: str, error: Exception) -> None:
@@ -107,6 +110,7 @@ def timed(timer: Any, made: dict[str, Callable]) -> dict[str, dict]:
     taken = measure.in_turn(lambda name: timer(made[name]), works, failed=failed)
     for name, turns in taken.items():
         found[name] = measure.summary(measure.flat(turns))
+        found[name]["us_loop"] = measure.in_a_loop(made[name], synchronize)
     return found
 
 

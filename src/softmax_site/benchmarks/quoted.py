@@ -15,7 +15,7 @@ from softmax_bench import targets, traffic
 from softmax_bench.report import by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import equations, source
-from softmax_site.benchmarks import attention, profiled, ranks, rungs
+from softmax_site.benchmarks import attention, profiled, ranks, rungs, training
 from softmax_site.benchmarks.data import (
     given,
     gpu_of,
@@ -361,6 +361,7 @@ class Quoted(dict[str, Any]):
             "gpus": lambda: gpu_of(data["rows"]),
             "ranks": lambda: ranks.quoted(ranks.read(root) or {}),
             "attention": lambda: attention.quoted(root),
+            "training": lambda: training.quoted(root),
             "one_row": lambda: moving.one_row(root),
         }
 

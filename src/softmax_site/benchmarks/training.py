@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace as Names
 
 from softmax_bench.schema import read_json
+from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note, runs_words
 from softmax_site.benchmarks.tables import table
 
@@ -20,6 +23,30 @@ NAMES = {
     "torch_operators": "ours, by torch_operators",
     "trl": "TRL",
 }
+OF = {"loss": "", "checkpointed loss": ", gradient checkpointing"}
+
+
+def beside_the_first(rows: list[dict]) -> Iterator[tuple[dict, float | None, float | None]]:
+    """Each row with its time and its memory as ratios to the row of transformers or TRL before it,
+    which has none; a CPU's memory is unknown."""
+    first: dict = {}
+    for row in rows:
+        if row["provider"] in ("transformers", "trl"):
+            first = row
+            yield row, None, None
+        else:
+            memory = row["bytes"] / first["bytes"] if first["bytes"] else None
+            yield row, row["ms"]["p50"] / first["ms"]["p50"], memory
+
+
+def quoted(root: Path) -> dict[str, dict[str, Names]]:
+    """The ratios by model, attention and what a step differentiates, and by provider."""
+    found: dict[str, dict[str, Names]] = {}
+    for row, time, memory in beside_the_first(read(root, FILE, {"rows": []})["rows"]):
+        step = f"{row['model'].split()[0]} {row['attention']} {row['of']}".replace(" ", "_")
+        provider = row["provider"].replace(", ", "_").replace(" ", "_")
+        found.setdefault(step, {})[provider] = Names(time=time, memory=memory)
+    return found
 
 
 def steps(root: Path) -> Fragment:
@@ -28,19 +55,14 @@ def steps(root: Path) -> Fragment:
         return NOT_MEASURED
     data = read_json(root / FILE)
     env, body = data["environment"], []
-    first: dict = {}
-    for row in data["rows"]:
-        first = row if row["provider"] in ("transformers", "trl") else first
+    for row, *ratios in beside_the_first(data["rows"]):
         sequences, tokens = row["batch"]
         step = f"{row['model']}, {sequences} × {tokens:,} tokens, {row['attention']}"
-        step += f", {what}" if (what := row.get("of", "loss")) != "loss" else ""
-        line = [step, NAMES.get(row["provider"], row["provider"])]
-        for value, before in (
-            (row["ms"]["p50"], first["ms"]["p50"]),
-            (row["bytes"] / 1e9, first["bytes"] / 1e9),
-        ):
-            ratio = f"× {value / before:.2f}" if row is not first and before else "–"
-            line += [f"{value:.1f}", ratio]  # a CPU's memory is unknown
+        step += OF.get(row["of"], f", {row['of']}")
+        new = row["provider"] in ("transformers", "trl")
+        line = [step if new else "", NAMES.get(row["provider"], row["provider"])]
+        for value, ratio in zip((row["ms"]["p50"], row["bytes"] / 1e9), ratios, strict=True):
+            line += [f"{value:.1f}", f"× {ratio:.2f}" if ratio else "–"]
         body.append(line)
     of_run = note(*runs_words([env]), f"transformers {env['transformers']}")
-    return Fragment(f"{block(table(HEAD, body))}\n\n{of_run}")
+    return Fragment(f"{block(table(HEAD, body, left=2))}\n\n{of_run}")
