@@ -44,7 +44,8 @@ GROUPS = {
              "longest"),
     "rest": ("strided", "log_softmax", "article"),
 }  # fmt: skip
-"""Suites that all GPUs share, a part of the cases each; the rest is what a short run leaves out."""
+"""Suites that all GPUs of the first call share, a part of the cases each; the rest is what a short
+run leaves out."""
 
 ALONE = {"host": ("host_time", "compiled")}
 """Suites of one process: they time the host."""
@@ -79,13 +80,19 @@ class Job(NamedTuple):
 
 
 def jobs(
-    out: Path, gpus: int, about: dict, without: Iterable[str] = (), only: Iterable[str] = ()
+    out: Path,
+    gpus: int,
+    about: dict,
+    without: Iterable[str] = (),
+    only: Iterable[str] = (),
+    ahead: int | None = None,
 ) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin: all of them, or those
-    whose names begin as `only` says."""
+    whose names begin as `only` says. `ahead` processes compile ahead; by default as many as cores
+    allow."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    cores = os.cpu_count() or 1
-    processes = str(max(1, min(12, cores // gpus - 1)))
+    cores, parts = os.cpu_count() or 1, about["parts"]
+    processes = str(max(1, min(12, cores // gpus - 1)) if ahead is None else ahead)
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
     def cells(name: str, suites: Iterable[str], parts: int, timed: bool = True) -> list[Job]:
@@ -111,7 +118,7 @@ def jobs(
         start = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
         return other(f"ranks-{ranks}", 40 * ranks, *start, *bench, "ranks", gpus=ranks)
 
-    shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
+    shared = {name: cells(name, suites, parts) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
     crowd = max(1, min(CROWD, cores - 2))
     untimed = {name: cells(name, suites, crowd, False) for name, suites in UNTIMED.items()}
@@ -199,9 +206,9 @@ def merged(out: Path) -> Path:
     return out / MEASUREMENTS
 
 
-def begin(out: Path, commit: str | None, machine: dict) -> dict:
-    """Return what is known of the run in a folder; of a new one seed, commit, machine and the
-    releases of other libraries.
+def begin(out: Path, commit: str | None, machine: dict, gpus: int) -> dict:
+    """Return what is known of the run in a folder; of a new one seed, commit, machine, the releases
+    of other libraries, and into how many parts suites are split, which is a part for each GPU.
 
     Raises:
         DataError: another of these but the seed is here today.
@@ -210,7 +217,7 @@ def begin(out: Path, commit: str | None, machine: dict) -> dict:
     path = out / PROGRESS
     about = {"commit": commit or git_commit(), "machine": machine, "peers": versions()}
     if not path.is_file():
-        return {"seed": secrets.randbelow(10**6), **about, "jobs": {}}
+        return {"seed": secrets.randbelow(10**6), "parts": gpus, **about, "jobs": {}}
     known = read_json(path)
     if other := [key for key, value in about.items() if known[key] != value]:
         raise DataError(f"{path} is a run of another {' and '.join(other)}")

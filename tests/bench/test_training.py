@@ -10,7 +10,7 @@ from site_build import ROOT
 from softmax_bench import training
 from softmax_bench.__main__ import main
 from softmax_bench.schema import read_json
-from softmax_site.benchmarks.training import FILE, steps
+from softmax_site.benchmarks.training import FILE, NAMES, steps
 
 pytest.importorskip("transformers")
 pytest.importorskip("trl")
@@ -155,6 +155,10 @@ def test_the_page_has_ratios():
     ):
         found += f"{after:.1f} × {after / before:.2f} "
     assert f"ours {found}" in text
+
+
+def test_the_page_names_every_provider():
+    assert {*training.PROVIDERS, *training.PROVIDERS_OF_TRL} - {*NAMES} == {"transformers"}
 
 
 def test_without_data_the_page_says_so(tmp_path):
