@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
@@ -21,6 +21,9 @@ SPAWN = get_context("spawn")
 
 Pairs = list[tuple[Case, Any]]
 """Cases, and what to measure of each."""
+
+Turn = list[tuple[int, tuple[Case, Any]]]
+"""The pairs of one case, by their numbers."""
 
 
 class Shared:
@@ -46,10 +49,12 @@ def compile_ahead(prepare: Callable, pairs: Pairs, processes: int, device: str =
     """Let several processes call every pair once, so that what they compile lies in the caches on
     disk. A case is one turn, and they take turns; who has not ended well by `SECONDS` is said, and
     what it was at."""
+    turns = [list(of) for _, of in groupby(enumerate(pairs), key=lambda each: each[1][0])]
+    processes = min(processes, len(turns))
     print(f"compiling ahead in {processes} processes", flush=True)
     begin, shared = time.monotonic(), Shared(processes)
     children = [
-        SPAWN.Process(target=_take_turns, args=(prepare, pairs, device, shared, number))
+        SPAWN.Process(target=_take_turns, args=(prepare, turns, device, shared, number))
         for number in range(processes)
     ]
     with patch.dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1"):
@@ -61,9 +66,9 @@ def compile_ahead(prepare: Callable, pairs: Pairs, processes: int, device: str =
     end, codes = time.monotonic(), [child.exitcode for child in children]
     for child in children:
         child.kill()
-    print(
-        f"compiled ahead in {end - begin:.0f} s; {codes.count(0)} of {processes} ended", flush=True
-    )
+        child.join(5.0)  # until its memory is free
+    ended = f"{codes.count(0)} of {processes} ended"
+    print(f"compiled ahead in {end - begin:.0f} s; {ended}", flush=True)
     for code, pair, since in zip(codes, shared.pair, shared.since, strict=True):
         if code != 0:
             what = f"{pairs[pair][0].id} {pairs[pair][1]}" if pair >= 0 else "its imports"
@@ -71,7 +76,9 @@ def compile_ahead(prepare: Callable, pairs: Pairs, processes: int, device: str =
             print(f"  one was at {what} {how}", flush=True)
 
 
-def _take_turns(prepare: Callable, pairs: Pairs, device: str, shared: Shared, number: int) -> None:
+def _take_turns(
+    prepare: Callable, turns: list[Turn], device: str, shared: Shared, number: int
+) -> None:
     """Take turns until none is left, in a process from which nobody hears."""
     code = 1
     try:
@@ -79,7 +86,6 @@ def _take_turns(prepare: Callable, pairs: Pairs, device: str, shared: Shared, nu
             os.dup2(os.open(os.devnull, os.O_WRONLY), output)
         only_compile()
         inputs = Inputs(device)
-        turns = [list(of) for _, of in groupby(enumerate(pairs), key=lambda each: each[1][0])]
         while (turn := shared.take()) < len(turns):
             call_each(prepare, turns[turn], inputs, partial(shared.note, number))
             inputs.free()
@@ -89,19 +95,16 @@ def _take_turns(prepare: Callable, pairs: Pairs, device: str, shared: Shared, nu
 
 
 def call_each(
-    prepare: Callable,
-    pairs: Iterable[tuple[int, tuple[Case, Any]]],
-    inputs: Inputs,
-    note: Callable[[int], object] = lambda pair: None,
+    prepare: Callable, turn: Turn, inputs: Inputs, note: Callable[[int], object] = lambda pair: None
 ) -> None:
-    """Call what `prepare` makes of a case, of what to measure of it and of tensors, for the pairs
-    of one case by their numbers.
+    """Call what `prepare` makes of a case, of what to measure of it and of tensors, for all that is
+    measured of it.
 
     Raises:
         RuntimeError: the device is broken.
     """
     tensors = None
-    for pair, (case, what) in pairs:
+    for pair, (case, what) in turn:
         note(pair)
         try:
             tensors = tensors or inputs.tensors(case)
@@ -137,9 +140,9 @@ def only_compile() -> None:
         kernel_call()
         return [0.0] * len(quantiles)
 
-    def bench(tuner: Autotuner, *args: Any, **meta: Any) -> list[float]:
-        if type(tuner) is Autotuner and not tuner.cache_results:
-            tuner._do_bench = once
-        return timed(tuner, *args, **meta)
+    def bench(self: Autotuner, *args: Any, **meta: Any) -> Any:
+        if type(self) is Autotuner and not self.cache_results:
+            self._do_bench = once
+        return timed(self, *args, **meta)
 
     Autotuner._bench = bench

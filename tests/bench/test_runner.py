@@ -448,7 +448,7 @@ def test_what_is_compiled_ahead_is_called_once(tmp_path, monkeypatch):
         called.append(name)
         raise RuntimeError("not here")
 
-    warmup.call_each(prepare, enumerate(pairs * 2), run.inputs)
+    warmup.call_each(prepare, [*enumerate(pairs * 2)], run.inputs)
     assert called == ["liger"] * 2
     loss = select(["loss_head/cross_entropy/forward/float32/*"], [roster.CHOOSER])
     assert runner.to_compile(loss, run.results) == [(each, roster.CHOOSER) for each in loss]
@@ -466,6 +466,8 @@ def test_processes_that_compile_ahead_end_when_the_work_does(capfd):
     assert time.monotonic() - begin < warmup.SECONDS
     *_, last = capfd.readouterr().out.splitlines()
     assert last.endswith(" s; 2 of 2 ended"), "and nothing is left to say"
+    warmup.compile_ahead(lasting, [], 2, "cpu")
+    assert capfd.readouterr().out.endswith("0 of 0 ended\n"), "nobody is begun for nothing"
 
 
 def test_who_still_compiles_at_the_end_is_said(capfd, monkeypatch):
