@@ -175,9 +175,18 @@ def ways(problem: Problem, lines: list[str]) -> list[Choice]:
     return list(dict.fromkeys(few))
 
 
-def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice | None:
-    """Columns cut into chunks; None if these would not run at once."""
+def split_columns(problem: Problem, tall: int, wide: int, warps: int, *loop: int) -> Choice | None:
+    """Columns cut into chunks, None if these would not run at once; with numbers of tiles in a step
+    and of chunks, columns read in loops."""
     facts: Any = problem.facts
+    if loop:
+        tiles, n_chunks = loop
+        block_inner = facts.side_by_side(wide)
+        block_cols = tall * wide // block_inner
+        tile = block_cols, block_inner, facts.stated_vector, facts.wide_index
+        how = constants.TwoPass(*tile, publish=True, write=True, tiles=tiles)
+        steps = ceil_div(facts.n_cols, n_chunks * block_cols * tiles)
+        return chooser.in_loops("two_pass", how, warps, facts.n_cols, steps)
     if tall >= 2 * facts.n_cols:
         return None
     one = facts._replace(n_outer=1) if problem.traits.any_order else facts
@@ -185,9 +194,17 @@ def split_columns(problem: Problem, tall: int, wide: int, warps: int) -> Choice 
 
 
 def split_rows(problem: Problem, *numbers: int) -> Choice | None:
-    """Whole rows in tiles of so many columns, by so many warps; or rows cut as a line of the tables
-    says, and None if the chunks would not run at once."""
+    """Whole rows in tiles of so many columns, by so many warps, or several rows with accesses of so
+    many elements; or rows cut as a line of the tables says, and None if the chunks would not run at
+    once."""
     rows: Any = problem.facts
+    if len(numbers) == 4:
+        n_rows, cols, vector, warps = numbers
+        edges = rows.edges and vector > 1
+        tiles = ceil_div(rows.n_cols // vector * vector, cols)
+        how = constants.RowTile(n_rows, cols, vector, False, tiles, edges)
+        exact = edges or rows.divisor % vector == 0
+        return Choice(constants.TILE_KERNELS[edges], how, warps) if exact else None
     if len(numbers) == 2:
         cols, warps = numbers
         how = constants.RowTile(1, cols, rows.vector, True, ceil_div(rows.n_cols, cols), rows.edges)
