@@ -115,7 +115,8 @@ def _everything(options: Options) -> int:
     from softmax_bench import everything
 
     if options.dry_run:
-        gpus, about = options.gpus or 2, {"seed": random_shapes.SEED, "commit": "", "jobs": {}}
+        gpus = options.gpus or 2
+        about = {"seed": random_shapes.SEED, "parts": gpus, "commit": "", "jobs": {}}
         plan = everything.jobs(options.out, gpus, about, options.without, options.only)
         print(everything.table(plan, {}))
         print(f"{everything.total(plan, gpus):.0f} s on {gpus} GPUs")
@@ -126,8 +127,9 @@ def _everything(options: Options) -> int:
     found = machine.pop("gpus")
     gpus = options.gpus or found
     out = options.out.resolve()
-    about = everything.begin(out, options.commit, machine)
-    plan = everything.jobs(out, gpus, about, options.without, options.only)
+    about = everything.begin(out, options.commit, machine, gpus)
+    some = (options.without, options.only, options.processes)
+    plan = everything.jobs(out, gpus, about, *some)
     good = everything.run(plan, out, list(map(str, range(gpus))), options.seconds, about)
     print(f"the cells are in {everything.merged(out)}")
     return 0 if good else 1
@@ -205,6 +207,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=1e9, help="by then it stops, to be called again")
     add("--without", **several, default=[], help="libraries, or ncu, that may be missing")
     add("--only", **several, default=[], help="the jobs whose names begin so; by default all")
+    words = "of each job, to compile ahead; 0 to go on where the caches are warm"
+    add("--processes", type=int, help=words)
     add("--dry-run", action="store_true", help="only say the plan, and what it takes")
 
     for name, words in (

@@ -23,6 +23,8 @@ to be."""
 LONGEST_OF_SWEEP = 2**18
 """Columns of the longest rows over which the suite `compiles` sweeps."""
 
+UNTIMED = ("compiles", "accuracy")
+"""Suites that count and compare, whose processes may share a GPU."""
 
 FIELDS = ("suite", "op", "direction", "dtype", "dim", "layout", "inputs")
 """Of a case, as a row of the data has them."""

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softmax_bench import cases
+from softmax_bench.case import UNTIMED as UNTIMED_SUITES
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.providers import versions
 from softmax_bench.results import git_commit
@@ -43,13 +44,16 @@ GROUPS = {
              "longest"),
     "rest": ("strided", "log_softmax", "article"),
 }  # fmt: skip
-"""Suites that all GPUs share, a part of the cases each; the rest is what a short run leaves out."""
+"""Suites that all GPUs of the first call share, a part of the cases each; the rest is what a short
+run leaves out."""
 
 ALONE = {"host": ("host_time", "compiled")}
 """Suites of one process: they time the host."""
 
-UNTIMED = {"untimed": ("compiles", "accuracy")}
-"""Suites that count and compare: many processes share a GPU."""
+UNTIMED = {"untimed": UNTIMED_SUITES}
+"""Suites of which many processes share a GPU, and its memory: at most `CROWD`."""
+
+CROWD = 8
 
 BEGINS = 60.0
 """Seconds that a job takes before its first row, to import and to compile ahead."""
@@ -76,13 +80,19 @@ class Job(NamedTuple):
 
 
 def jobs(
-    out: Path, gpus: int, about: dict, without: Iterable[str] = (), only: Iterable[str] = ()
+    out: Path,
+    gpus: int,
+    about: dict,
+    without: Iterable[str] = (),
+    only: Iterable[str] = (),
+    ahead: int | None = None,
 ) -> list[Job]:
     """Return the plan for so many GPUs, in the order in which its jobs begin: all of them, or those
-    whose names begin as `only` says."""
+    whose names begin as `only` says. `ahead` processes compile ahead; by default as many as cores
+    allow."""
     each = seconds_of_rows(read_rows(ROOT / DATA))
-    cores = os.cpu_count() or 1
-    processes = str(max(1, min(12, cores // gpus - 1)))
+    cores, parts = os.cpu_count() or 1, about["parts"]
+    processes = str(max(1, min(12, cores // gpus - 1)) if ahead is None else ahead)
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
     def cells(name: str, suites: Iterable[str], parts: int, timed: bool = True) -> list[Job]:
@@ -108,9 +118,9 @@ def jobs(
         start = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
         return other(f"ranks-{ranks}", 40 * ranks, *start, *bench, "ranks", gpus=ranks)
 
-    shared = {name: cells(name, suites, gpus) for name, suites in GROUPS.items()}
+    shared = {name: cells(name, suites, parts) for name, suites in GROUPS.items()}
     alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    crowd = max(1, min(14, cores - 2))
+    crowd = max(1, min(CROWD, cores - 2))
     untimed = {name: cells(name, suites, crowd, False) for name, suites in UNTIMED.items()}
     profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
     several = [of_ranks(gpus), of_ranks(1)] if gpus > 1 else []  # one after the other: of one file
@@ -196,9 +206,9 @@ def merged(out: Path) -> Path:
     return out / MEASUREMENTS
 
 
-def begin(out: Path, commit: str | None, machine: dict) -> dict:
-    """Return what is known of the run in a folder; of a new one seed, commit, machine and the
-    releases of other libraries.
+def begin(out: Path, commit: str | None, machine: dict, gpus: int) -> dict:
+    """Return what is known of the run in a folder; of a new one seed, commit, machine, the releases
+    of other libraries, and into how many parts suites are split, which is a part for each GPU.
 
     Raises:
         DataError: another of these but the seed is here today.
@@ -207,7 +217,7 @@ def begin(out: Path, commit: str | None, machine: dict) -> dict:
     path = out / PROGRESS
     about = {"commit": commit or git_commit(), "machine": machine, "peers": versions()}
     if not path.is_file():
-        return {"seed": secrets.randbelow(10**6), **about, "jobs": {}}
+        return {"seed": secrets.randbelow(10**6), "parts": gpus, **about, "jobs": {}}
     known = read_json(path)
     if other := [key for key, value in about.items() if known[key] != value]:
         raise DataError(f"{path} is a run of another {' and '.join(other)}")

@@ -109,3 +109,8 @@ class Inputs:
         """Wait for the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+
+    def free(self) -> None:
+        """Give memory that nothing uses back to the device, which other processes share."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()

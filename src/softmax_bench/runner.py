@@ -21,7 +21,7 @@ from unittest.mock import patch
 import torch
 
 from softmax_bench import measure, providers
-from softmax_bench.case import Case
+from softmax_bench.case import UNTIMED, Case
 from softmax_bench.inputs import Inputs, Tensors
 from softmax_bench.report import says_no
 from softmax_bench.results import Results
@@ -67,14 +67,13 @@ def taken(turns: list[list[float]]) -> dict:
 
 def to_compile(cases: list[Case], results: Results) -> list[tuple[Case, str]]:
     """What is worth compiling ahead of the measurement: cases and providers."""
-    pairs = [
+    return [
         (case, name)
         for case in cases
-        if case.suite not in ("compiles", "accuracy", "compiled", "loss_head")
+        if case.suite not in (*UNTIMED, "compiled")
         for name in case.providers
         if name not in providers.COMPILED and not results.done(case, name)
     ]
-    return sorted(pairs, key=lambda pair: pair[1])  # so shares hold as many of each provider
 
 
 class Runner:
@@ -138,6 +137,7 @@ class Runner:
             if any(providers.answers(case, name) for name in names) and case.suite != "compiles":
                 expected = providers.reference(case, tensors)
         except Exception as error:
+            self._raise_if_crowded(error, case)
             self._survive(error)
             reason = f"making the tensors: {describe(error)}"
             for name in names:
@@ -153,12 +153,15 @@ class Runner:
                 try:
                     found[name] = self._checked(case, name, tensors, expected, calls)
                 except Exception as error:
+                    self._raise_if_crowded(error, case)
                     found[name] = self._failed(error, case, name)
             self._time(case, found, calls)
         self.current = None
         calls.clear()
         del tensors, expected
         gc.collect(0)
+        if case.suite in UNTIMED:
+            self.inputs.free()
         return [cell(self.results.add(case, name, **found[name])) for name in names]
 
     def _checked(
@@ -222,6 +225,8 @@ class Runner:
                 providers.prepare(view, CHOOSER, tensors)()
                 launched.update(providers.kernels(view, tensors, CHOOSER))
                 self._ask(case, CHOOSER)
+                del tensors
+                self.inputs.free()  # each length would keep its own: 100 GB in the end
         self.inputs.synchronize()
         seconds = time.perf_counter() - begin
         return {
@@ -252,6 +257,12 @@ class Runner:
         fields["status"] = "refused" if refused else "failed"
         self._survive(error, lambda: self.results.add(case, name, **fields))
         return fields
+
+    def _raise_if_crowded(self, error: Exception, case: Case) -> None:
+        """End the run if others on the GPU left no memory: that says nothing of a provider, and is
+        no row, so the same command goes on with it."""
+        if case.suite in UNTIMED and isinstance(error, torch.OutOfMemoryError):
+            raise error
 
     def _survive(self, error: Exception, keep: Callable[[], object] = lambda: None) -> None:
         """After a failure: go on if the device still answers, start again if it does not."""

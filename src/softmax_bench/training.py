@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import torch
 
 from softmax_bench.measure import summary
 from softmax_bench.results import git_commit, machine, now
-from softmax_bench.schema import read_json, write
+from softmax_bench.runner import describe
+from softmax_bench.schema import DataError, read_json, write
 from triton_softmax.integrations import patch_transformers, patch_trl, torch_operators
 
 FORMAT = 1
@@ -54,9 +55,21 @@ TINY = {"num_hidden_layers": 1, "vocab_size": 1000, "hidden_size": 256}
 WARM, ROUNDS = 3, 8
 
 
+LAYERS_ALONE = {"fused_linear_cross_entropy": False, "cross_entropy": False}
+"""Options of Liger's patch, by which the loss stays as it is."""
+
+
+def unpatched(model: Any) -> AbstractContextManager[None]:
+    """Leave a model as it is."""
+    return nullcontext()
+
+
 @contextmanager
-def _liger(model: Any) -> Iterator[None]:
-    """Patch a model as a trainer with `use_liger_kernel` does, and undo that afterwards.
+def _liger(
+    model: Any, options: dict[str, bool] | None = None, then: Callable = unpatched
+) -> Iterator[Any]:
+    """Patch a model as a trainer with `use_liger_kernel` does, then as `then` does, and undo both
+    afterwards.
 
     Liger's patch sets attributes of the model, of its modules and of the Python module that defines
     them, and takes none of them back.
@@ -66,10 +79,11 @@ def _liger(model: Any) -> Iterator[None]:
     places = [sys.modules[type(model).__module__], *model.modules()]
     before = [dict(vars(each)) for each in places]
     try:
-        liger.apply_liger_kernel(model, None)
-        if "forward" not in vars(model):
+        liger.apply_liger_kernel(model, options)
+        if [dict(vars(each)) for each in places] == before:
             raise NotImplementedError(f"Liger does not patch {type(model).__name__}")
-        yield
+        with then(model) as handle:
+            yield handle
     finally:
         for place, known in zip(places, before):
             for name in vars(place).keys() - known.keys():
@@ -77,20 +91,33 @@ def _liger(model: Any) -> Iterator[None]:
             vars(place).update(known)
 
 
+LINEAR_LOSS = partial(patch_transformers, linear_loss=True)
+
 PROVIDERS: dict[str, Any] = {
-    "transformers": lambda model: nullcontext(),
+    "transformers": unpatched,
     "liger": _liger,
     "triton_softmax": patch_transformers,
-    "triton_softmax, linear loss": partial(patch_transformers, linear_loss=True),
+    "triton_softmax, linear loss": LINEAR_LOSS,
+    "liger's layers, triton_softmax": partial(
+        _liger, options=LAYERS_ALONE, then=patch_transformers
+    ),
+    "liger's layers, triton_softmax, linear loss": partial(
+        _liger, options=LAYERS_ALONE, then=LINEAR_LOSS
+    ),
     "torch_operators": lambda model: torch_operators(),
 }
 """What a model is given for its steps; the first is what the others are compared with."""
 
 PROVIDERS_OF_TRL: dict[str, Any] = {
-    "trl": PROVIDERS["transformers"],
+    "trl": unpatched,
     "triton_softmax": lambda model: patch_trl(),
 }
 """The same for log-probabilities, as TRL's trainers for CPO and ORPO take them from logits."""
+
+
+def providers_of(what: str) -> dict[str, Any]:
+    """The providers of a step, by what it differentiates."""
+    return PROVIDERS_OF_TRL if what == "log-probabilities" else PROVIDERS
 
 
 class Step:
@@ -111,8 +138,8 @@ class Step:
             self.count = torch.tensor(size[0] * (size[1] - 1))
         if what == "checkpointed loss":
             self.model.gradient_checkpointing_enable()
-        self.of_loss = what != "log-probabilities"
-        self.providers = PROVIDERS if self.of_loss else PROVIDERS_OF_TRL
+        self.providers = providers_of(what)
+        self.of_loss = self.providers is PROVIDERS
         self.of_row = {"model": name, "attention": attention, "batch": size, "of": what}
 
     def __call__(self) -> torch.Tensor:
@@ -157,8 +184,9 @@ class Step:
         return sum(each.self_device_time_total for each in profile.key_averages()) / 1000.0
 
 
-def rows_of(step: Step) -> list[dict]:
-    """The rows of a model, one for each provider that can run it."""
+def rows_of(step: Step) -> tuple[list[dict], list[dict]]:
+    """The rows of a model, one for each provider that can run it; and why others cannot."""
+    absent: list[dict] = []
     samples: dict[str, list[dict]] = {provider: [] for provider in step.providers}
     more: dict[str, dict] = {provider: {} for provider in step.providers}
     for turn in range(WARM + ROUNDS + 1):
@@ -174,35 +202,55 @@ def rows_of(step: Step) -> list[dict]:
             except Exception as error:
                 if provider == next(iter(step.providers)):  # what the others are compared with
                     raise
-                print(f"{step.of_row['model']}, {provider}: {type(error).__name__}: {error}")
+                reason = describe(error)
+                print(f"{step.of_row['model']}, {provider}: {reason}")
+                absent.append({**step.of_row, "provider": provider, "reason": reason})
                 del samples[provider]
     rows = []
     for provider, found in samples.items():
         wall = summary([each["ms"] for each in found[WARM:]])
         last = {key: found[-1][key] for key in ("bytes", "loss", "gradient")}
         rows.append({**step.of_row, "provider": provider, "ms": wall} | more[provider] | last)
-    return rows
+    return rows, absent
 
 
 def run(out: Path, device: str, commit: str | None) -> list[dict]:
-    """Measure all models, or go on with a file, which is written after each."""
+    """Measure all models, or go on with a file, which is written after each: first what it has no
+    rows of, then again what lacks a provider, whose rows take the place of those before.
+
+    Raises:
+        DataError: a case could not be measured.
+    """
     import transformers
 
     of_run = {**machine(device == "cuda"), "transformers": transformers.__version__}
     of_run |= {"commit": commit or git_commit(), "started": now()}
-    data = read_json(out) if out.is_file() else {"environment": {}, "rows": []}
-    of_run["started"] = data["environment"].get("started", of_run["started"])
-    rows = data["rows"] if data["environment"] == of_run else []
-    known = {(row["model"], row["attention"], row["of"]) for row in rows}
-    for name, attention, size, what in CASES:
-        if (name, attention, what) in known:
-            continue
-        found = []
+    before = read_json(out) if out.is_file() else {"environment": {}}
+    of_run["started"] = before["environment"].get("started", of_run["started"])
+    data = {"format": FORMAT, "environment": of_run, "rows": [], "absent": []}
+    data |= before if before["environment"] == of_run else {}
+
+    def of(case: tuple, kind: str) -> list[dict]:
+        name, attention, _, what = case
+        about = {"model": name, "attention": attention, "of": what}
+        return [row for row in data[kind] if about.items() <= row.items()]
+
+    def lacks(case: tuple) -> bool:
+        known = {row["provider"] for kind in ("rows", "absent") for row in of(case, kind)}
+        return not known >= providers_of(case[-1]).keys()
+
+    failed = []
+    for case in sorted(filter(lacks, CASES), key=lambda case: bool(of(case, "rows"))):
         try:
-            found = rows_of(Step(name, attention, size, what, device))
+            found = dict(zip(("rows", "absent"), rows_of(Step(*case, device)), strict=True))
         except Exception as error:
-            print(f"{name}, {attention}, {what}: {type(error).__name__}: {error}")
-        rows += found
-        write(out, {"format": FORMAT, "environment": of_run, "rows": rows})
-        print(*found, sep="\n", flush=True)
-    return rows
+            failed.append(f"{', '.join(map(str, case))}: {describe(error)}")
+            continue
+        for kind, rows in found.items():
+            every = (rows if other == case else of(other, kind) for other in CASES)
+            data[kind] = [row for some in every for row in some]
+        write(out, data)
+        print(*found["rows"], sep="\n", flush=True)
+    if failed:
+        raise DataError("\n".join(failed))
+    return data["rows"]

@@ -17,7 +17,7 @@ from softmax_bench.everything import Job
 from softmax_bench.providers import versions
 from softmax_bench.roster import CHOOSER, LIBRARIES
 
-ABOUT = {"seed": 5, "commit": "c" * 40, "machine": {"gpu": "none"}, "peers": versions()}
+ABOUT = {"seed": 5, "parts": 2, "commit": "c" * 40, "machine": {"gpu": "none"}, "peers": versions()}
 CPU = ["--device", "cpu", "--processes", "0", "--commit", "c" * 40]
 
 
@@ -59,10 +59,24 @@ def test_every_case_is_asked_for_once(tmp_path):
     crowd = [job for job in plan if not job.timed]
     assert {job.name.partition("-")[0] for job in crowd} == {*everything.UNTIMED}
     assert {job.name for job in plan} - {
-        job.name for job in everything.jobs(tmp_path, 1, new(), ["ncu"])
+        job.name for job in everything.jobs(tmp_path, 1, new() | {"parts": 1}, ["ncu"])
     } == {"ranks-2", "ranks-1", "profile", *(f"{name}-2" for name in everything.GROUPS)}
     some = everything.jobs(tmp_path, 2, new(), only=["ranks", "host"])
     assert [(job.name, job.gpus) for job in some] == [("ranks-2", 2), ("ranks-1", 1), ("host-1", 1)]
+
+
+def test_who_goes_on_with_more_gpus_keeps_the_parts(tmp_path):
+    """A file is of one part: with others, what it has would be asked for again."""
+    one = {job.name: job for job in everything.jobs(tmp_path, 1, new() | {"parts": 1})}
+    more = {job.name: job for job in everything.jobs(tmp_path, 2, new() | {"parts": 1}, ahead=0)}
+    assert more.keys() - one.keys() == {"ranks-2", "ranks-1"}
+    assert "1/1" in one["most-1"].arguments and "1/1" in more["most-1"].arguments
+    ahead = {
+        job.arguments[job.arguments.index("--processes") + 1]
+        for job in more.values()
+        if "--processes" in job.arguments and job.timed
+    }
+    assert ahead == {"0"}
 
 
 def test_a_plan_says_how_long_it_takes(tmp_path, capsys):
@@ -141,7 +155,7 @@ def test_what_is_done_is_not_done_again_and_what_failed_is(tmp_path, capsys):
     known = schema.read_json(tmp_path / everything.PROGRESS)
     assert known["jobs"]["bad"]["state"] == "failed, see bad.log"
     assert "failed, see bad.log" in capsys.readouterr().out
-    assert everything.begin(tmp_path, ABOUT["commit"], ABOUT["machine"]) == known
+    assert everything.begin(tmp_path, ABOUT["commit"], ABOUT["machine"], 2) == known
     assert everything.run(plan, tmp_path, ["0"], 60, about, script("sys.exit(0)"))
 
 
@@ -177,14 +191,15 @@ def test_a_job_that_hangs_is_stopped_and_others_go_on(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_of_one_commit_and_machine(tmp_path, monkeypatch):
-    about = everything.begin(tmp_path, "one", {"gpu": "H200"})
+    about = everything.begin(tmp_path, "one", {"gpu": "H200"}, 2)
+    assert about["parts"] == 2
     schema.write(tmp_path / everything.PROGRESS, about)
-    assert everything.begin(tmp_path, "one", {"gpu": "H200"})["seed"] == about["seed"]
+    assert everything.begin(tmp_path, "one", {"gpu": "H200"}, 1) == about, "with fewer GPUs"
     with pytest.raises(schema.DataError, match="another commit and machine"):
-        everything.begin(tmp_path, "other", {"gpu": "H100"})
+        everything.begin(tmp_path, "other", {"gpu": "H100"}, 1)
     monkeypatch.setattr(everything, "versions", lambda: {"quack": "9"})
     with pytest.raises(schema.DataError, match="another peers"):
-        everything.begin(tmp_path, "one", {"gpu": "H200"})
+        everything.begin(tmp_path, "one", {"gpu": "H200"}, 1)
 
 
 def test_what_is_missing_is_said_before_anything_runs(tmp_path, capsys, monkeypatch):

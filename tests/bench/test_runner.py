@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+import triton
+import triton.language as tl
+from triton.runtime.autotuner import Autotuner
 
 from softmax_bench import (
     inputs,
@@ -444,8 +448,77 @@ def test_what_is_compiled_ahead_is_called_once(tmp_path, monkeypatch):
         called.append(name)
         raise RuntimeError("not here")
 
-    warmup.call_each(prepare, pairs * 2, "cpu")
+    warmup.call_each(prepare, [*enumerate(pairs * 2)], run.inputs)
     assert called == ["liger"] * 2
+    loss = select(["loss_head/cross_entropy/forward/float32/*"], [roster.CHOOSER])
+    assert runner.to_compile(loss, run.results) == [(each, roster.CHOOSER) for each in loss]
+
+
+def lasting(case, name, tensors):
+    """What leaves a thread running, or does not return at all."""
+    threading.Thread(target=time.sleep, args=(600.0,)).start()
+    return lambda: time.sleep(600.0) if name == "hangs" else None
+
+
+def test_processes_that_compile_ahead_end_when_the_work_does(capfd):
+    begin = time.monotonic()
+    warmup.compile_ahead(lasting, [(case(shape=(n, 2)), "torch") for n in (1, 2, 3)], 2, "cpu")
+    assert time.monotonic() - begin < warmup.SECONDS
+    *_, last = capfd.readouterr().out.splitlines()
+    assert last.endswith(" s; 2 of 2 ended"), "and nothing is left to say"
+    warmup.compile_ahead(lasting, [], 2, "cpu")
+    assert capfd.readouterr().out.endswith("0 of 0 ended\n"), "nobody is begun for nothing"
+
+
+def test_who_still_compiles_at_the_end_is_said(capfd, monkeypatch):
+    monkeypatch.setattr(warmup, "SECONDS", 25.0)
+    pairs = [(case(), "torch"), (case(shape=(3, 5)), "hangs"), (case(shape=(3, 5)), "torch")]
+    warmup.compile_ahead(lasting, pairs, 1, "cpu")
+    *_, ended, at = capfd.readouterr().out.splitlines()
+    assert ended == "compiled ahead in 25 s; 0 of 1 ended"
+    assert at.startswith("  one was at forward/softmax/forward/float32/3x5 hangs for ")
+
+
+@pytest.mark.skipif(not triton.knobs.runtime.interpret, reason="its kernel is interpreted")
+def test_ahead_each_configuration_is_called_once_and_not_timed(monkeypatch):
+    """Unless the choice is kept on disk, as that of a class of its own may be."""
+    monkeypatch.setattr(Autotuner, "_bench", Autotuner._bench)
+    warmup.only_compile()
+    configs, x = [triton.Config({"STEP": step}) for step in (1, 10)], torch.zeros(1)
+    triton.autotune(configs, key=["n"])(step_kernel)[1,](x, 1)
+    assert x.item() == 12, "each, and then the first of them"
+
+    class Keeps(Autotuner):
+        do_bench = staticmethod(lambda call, quantiles: [float("nan")] * 3)
+
+    keeps = Keeps(step_kernel, ["x_ptr", "n", "STEP"], configs, ["n"], None, None)
+    keeps[1,](x, 1)
+    assert x.item() == 13, "its own benchmark has called none of them"
+
+
+@triton.jit
+def step_kernel(x_ptr, n, STEP: tl.constexpr):
+    tl.store(x_ptr, tl.load(x_ptr) + STEP)
+
+
+@pytest.mark.parametrize("where", ["tensors", "call"])
+def test_memory_that_others_hold_is_no_row(where, tmp_path, monkeypatch):
+    """Where many processes share a GPU; in a suite that is timed alone it is the provider's."""
+
+    def none_left(*_, **__):
+        raise torch.OutOfMemoryError("none left")
+
+    run, _, _ = start(tmp_path / "data.json")
+    if where == "tensors":
+        monkeypatch.setattr(run.inputs, "tensors", none_left)
+    else:
+        monkeypatch.setitem(providers.FUNCTIONS, "torch", none_left)
+    with pytest.raises(torch.OutOfMemoryError):
+        run.run([case("accuracy", who=("torch",))])
+    assert not run.results.rows and not run.marker.exists()
+    run.run([case(who=("torch",))])
+    (row,) = run.results.rows.values()
+    assert row["status"] == "failed" and "none left" in row["reason"]
 
 
 def test_compiles_are_not_counted_without_a_gpu(tmp_path):

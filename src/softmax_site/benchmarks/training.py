@@ -18,6 +18,8 @@ NAMES = {
     "liger": "Liger",
     "triton_softmax": "ours",
     "triton_softmax, linear loss": "ours, linear loss",
+    "liger's layers, triton_softmax": "ours, Liger's layers",
+    "liger's layers, triton_softmax, linear loss": "ours, linear loss, Liger's layers",
     "torch_operators": "ours, by torch_operators",
     "trl": "TRL",
 }
