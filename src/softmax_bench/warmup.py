@@ -131,8 +131,12 @@ def hasten_autotuning() -> None:
 def only_compile() -> None:
     """Let Triton's autotuner call each configuration once, untimed, from now on: what it finds is
     for this process alone, and where many share a GPU it takes them minutes. One that keeps its
-    choices on disk goes on as it is: they would be nobody's choices."""
+    choices on disk goes on as it is: they would be nobody's choices. Inductor's are not kept: what
+    is fastest among many processes need not be so alone."""
+    from torch._inductor import config
     from triton.runtime.autotuner import Autotuner
+
+    config.autotune_local_cache = False
 
     timed = Autotuner._bench
 
