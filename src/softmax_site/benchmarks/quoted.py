@@ -12,7 +12,7 @@ from types import SimpleNamespace as Names
 from typing import Any
 
 from softmax_bench import targets, traffic
-from softmax_bench.report import by_case, gbs, ratio, timed, warm
+from softmax_bench.report import LEVEL, by_case, gbs, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import equations, source
 from softmax_site.benchmarks import attention, profiled, ranks, rungs, training
@@ -195,6 +195,13 @@ def eager(data: dict) -> Names:
     return Names(ours=first(CHOOSER), torch=first("torch"))
 
 
+def in_a_loop(rows: list[dict]) -> Names:
+    """In how many calls ours takes longer than the best other library in a loop, in which the host
+    may be the slower one, and how many times as long at most."""
+    ours = of_rows(rows).values(partial(over_best, time=lambda row: row and row.get("us_loop")))
+    return Names(cases=len(ours), behind=sum(each < 1 - LEVEL for each in ours), most=1 / ours.low)
+
+
 def answered_torch(group: Group) -> str | None:
     """PyTorch, where it has a time."""
     return "torch" if timed(group.get("torch")) else None
@@ -236,6 +243,7 @@ class Drawn(Stand):
     def _part(self, holds: Callable[[Group], object]) -> Stand:
         return Stand(group for group in self.groups if holds(group))
 
+    columns = property(lambda self: self._part(lambda group: group[CHOOSER]["dim"] != -1))
     compiled = property(lambda self: self._part(compiler_ran))
     uncompiled = property(lambda self: self._part(lambda group: not compiler_ran(group)))
     compiled_backward = property(
@@ -326,10 +334,10 @@ class Quoted(dict[str, Any]):
             "grid": grid,
             "odd": lambda: grid(is_odd),
             "even": lambda: grid(lambda row: not is_odd(row) and n_cols(row) <= 65536),
-            "shared": lambda: grid(lambda row: not is_odd(row) and n_cols(row) > 131072),
+            "shared": lambda: grid(lambda row: not is_odd(row) and n_cols(row) >= 131072),
             "other_dimensions": lambda: of_rows(rows("strided", layout="contiguous")),
             "cross_entropy": lambda: of_rows(rows("loss_head", op="cross_entropy")),
-            "under_host": lambda: of_rows(rows("few_rows")).under(self["host"]["forward"].ours),
+            "few_rows_in_a_loop": lambda: in_a_loop(rows("few_rows")),
             "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
             "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -71,10 +70,6 @@ class Stand:
     def changed(self) -> Stand:
         """The cases in which ours launches something else today."""
         return Stand(group for group in self.groups if group[CHOOSER].get("changed"))
-
-    def under(self, microseconds: float) -> int:
-        """In how many cases ours takes less time."""
-        return sum((timed(group[CHOOSER]) or math.inf) < microseconds for group in self.groups)
 
     def values(self, of: Callable[[Group], float | None]) -> Values:
         """What `of` finds in the cases, where it finds something."""

@@ -557,14 +557,18 @@ def loss_speeds(data: dict) -> str:
     return beside_all(rows, logits)
 
 
+TOKENS, MASKS = "token_logprobs", "modified_softmax"
+"""Operations of losses that have tables of their own."""
+
+
 def token_speeds(data: dict) -> str:
     """Log-probabilities of tokens with entropies, beside every other library."""
-    return beside_all(of_suite(data, "loss_head", op="token_logprobs"), SIZE, STEP)
+    return beside_all(of_suite(data, "loss_head", op=TOKENS), SIZE, STEP)
 
 
 def masked(data: dict) -> str:
     """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
-    rows = of_suite(data, "loss_head", op="modified_softmax")
+    rows = of_suite(data, "loss_head", op=MASKS)
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
     providers += tuple((name, label_of(name)) for name in ("torch", "torch.compile"))
@@ -608,10 +612,11 @@ def fragments(data: dict) -> page.Rendered:
         out.fragments["heat-grid"] = page.shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(grid), measured_by(grid))
     loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
+    tokens, masks = ([row for row in loss if row["op"] == op] for op in (TOKENS, MASKS))
     for name, make, rows in (
         ("loss-head-speeds", loss_speeds, loss),
-        ("token-speeds", token_speeds, loss),
-        ("masked-speeds", masked, loss),
+        ("token-speeds", token_speeds, tokens),
+        ("masked-speeds", masked, masks),
         ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
     ):
         if rows:
