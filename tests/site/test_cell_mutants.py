@@ -54,11 +54,13 @@ def accepted(cell, text, seconds):
     # Again each second: Python ignores what is raised while it collects garbage.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
     try:
-        answer = session.run_cell(cell.request([text, *cell.texts()[1:]]))
-    except TooLong:
-        return False
-    finally:
+        try:
+            answer = session.run_cell(cell.request([text, *cell.texts()[1:]]))
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except TooLong:  # which may come on the way out, too
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return False
     return not answer["error"] and answer["verdict"]["right"] is True
 
 

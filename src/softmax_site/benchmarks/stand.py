@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from softmax_bench.report import LEVEL, Answers, answers, best_peer, by_case, ratio, standing, timed
+from softmax_bench.report import LEVEL, Answers, answers, best_peer, by_case, ratio, standing
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, label_of
 from softmax_site.benchmarks.data import case_words
 from softmax_site.benchmarks.tables import Group, answers_words, share_of

@@ -8,7 +8,7 @@ from types import SimpleNamespace as Names
 
 from softmax_bench.schema import read_json
 from softmax_site.benchmarks.data import read
-from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, block, note, runs_words
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note, runs_words
 from softmax_site.benchmarks.tables import table
 
 FILE = "docs/benchmarks/training.json"
@@ -65,4 +65,4 @@ def steps(root: Path) -> Fragment:
             line += [f"{value:.1f}", f"× {ratio:.2f}" if ratio else "–"]
         body.append(line)
     of_run = note(*runs_words([env]), f"transformers {env['transformers']}")
-    return Fragment(f"{block(table(HEAD, body, left=2))}\n\n{of_run}")
+    return Fragment(f"{block(table(HEAD, body, left=2))}\n\n{of_run}", Measured(env["started"]))
