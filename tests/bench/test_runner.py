@@ -483,9 +483,9 @@ def test_who_still_compiles_at_the_end_is_said(capfd, monkeypatch):
 def test_ahead_each_configuration_is_called_once_and_not_timed(monkeypatch):
     """Unless the choice is kept on disk, as that of a class of its own may be."""
     monkeypatch.setattr(Autotuner, "_bench", Autotuner._bench)
-    monkeypatch.setattr(torch._inductor.config, "autotune_local_cache", True)
-    warmup.only_compile()
-    assert not torch._inductor.config.autotune_local_cache
+    with torch._inductor.config.patch(autotune_local_cache=True):
+        warmup.only_compile()
+        assert not torch._inductor.config.autotune_local_cache
     configs, x = [triton.Config({"STEP": step}) for step in (1, 10)], torch.zeros(1)
     triton.autotune(configs, key=["n"])(step_kernel)[1,](x, 1)
     assert x.item() == 12, "each, and then the first of them"
