@@ -146,12 +146,16 @@ def call_from(text: str) -> Callable[[], object]:
     return lambda: exec(text, names)
 
 
+def _kernels(call: str) -> list[Kernel]:
+    """The kernels that a call launches, by the choices that hold now."""
+    providers.imported("triton_softmax.plan").plans.clear()
+    return recording.recorder().kernels_of(call_from(call))
+
+
 def _compiled(call: str, gpu: str) -> list[Compilation]:
-    providers.imported("triton_softmax.plan").plans.clear()  # choices may be others now
     with recording.on(gpu):
         try:
-            kernels = recording.recorder().kernels_of(call_from(call))
-            return list(map(compilation_of, kernels))
+            return list(map(compilation_of, _kernels(call)))
         except Exception as error:
             # The compiler's own errors hold what cannot be handed to another process.
             raise RuntimeError(f"{call} on {gpu}: {error}") from None
@@ -237,7 +241,7 @@ def _machine_code(call: str, gpu: str) -> list[Counted]:
 
     with recording.on(gpu), tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         found = []
-        for kernel in recording.recorder().kernels_of(call_from(call)):
+        for kernel in _kernels(call):
             Path(file.name).write_bytes(lowered(kernel)[0]["cubin"])
             command = [triton.knobs.nvidia.nvdisasm.path, "-c", "-g", file.name]
             run = subprocess.run(command, capture_output=True, text=True, check=True)

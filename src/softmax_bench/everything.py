@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softmax_bench import cases
-from softmax_bench.case import UNTIMED as UNTIMED_SUITES
+from softmax_bench.case import UNTIMED
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.providers import versions
 from softmax_bench.results import git_commit
@@ -39,21 +39,18 @@ MEASUREMENTS, OTHERS = "new.json", "docs/benchmarks"
 
 PROGRESS = "progress.json"
 
-GROUPS = {
+SUITES = {
     "most": ("forward", "backward", "random", "loss_head", "few_rows", "ladder", "batch",
              "longest"),
     "rest": ("strided", "log_softmax", "article"),
+    "host": ("host_time", "compiled"),
+    "untimed": UNTIMED,
 }  # fmt: skip
-"""Suites that all GPUs of the first call share, a part of the cases each; the rest is what a short
-run leaves out."""
-
-ALONE = {"host": ("host_time", "compiled")}
-"""Suites of one process: they time the host."""
-
-UNTIMED = {"untimed": UNTIMED_SUITES}
-"""Suites of which many processes share a GPU, and its memory: at most `CROWD`."""
+"""What jobs measure that are named so: all GPUs of the first call share `most`, and `rest`, which a
+short run leaves out; one process times the host; what is untimed shares a GPU."""
 
 CROWD = 8
+"""So many processes have room in the memory of one GPU."""
 
 BEGINS = 60.0
 """Seconds that a job takes before its first row, to import and to compile ahead."""
@@ -95,8 +92,8 @@ def jobs(
     processes = str(max(1, min(12, cores // gpus - 1)) if ahead is None else ahead)
     commit, bench = ("--commit", about["commit"]), ("-m", "softmax_bench")
 
-    def cells(name: str, suites: Iterable[str], parts: int, timed: bool = True) -> list[Job]:
-        patterns, seed = ",".join(f"{suite}/*" for suite in suites), about["seed"]
+    def cells(name: str, parts: int, timed: bool = True) -> list[Job]:
+        patterns, seed = ",".join(f"{suite}/*" for suite in SUITES[name]), about["seed"]
         rows = [(case.suite, who) for case in cases.select(patterns.split(","), seed=seed)
                 for who in case.providers]  # fmt: skip
         took = sum(each.get(row, each.get(row[0], 0.0)) for row in rows) / parts
@@ -118,17 +115,14 @@ def jobs(
         start = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
         return other(f"ranks-{ranks}", 40 * ranks, *start, *bench, "ranks", gpus=ranks)
 
-    shared = {name: cells(name, suites, parts) for name, suites in GROUPS.items()}
-    alone = {name: cells(name, suites, 1) for name, suites in ALONE.items()}
-    crowd = max(1, min(CROWD, cores - 2))
-    untimed = {name: cells(name, suites, crowd, False) for name, suites in UNTIMED.items()}
+    untimed = cells("untimed", max(1, min(CROWD, cores - 2)), timed=False)
     profile = [other("profile", 150, *bench, "profile", "--data", str(out / MEASUREMENTS))]
     several = [of_ranks(gpus), of_ranks(1)] if gpus > 1 else []  # one after the other: of one file
     plan = [
-        *shared["most"], *several, other("attention", 240, *bench, "attention"),
-        *alone["host"], other("training", 260, *bench, "train"),
+        *cells("most", parts), *several, other("attention", 240, *bench, "attention"),
+        *cells("host", 1), other("training", 260, *bench, "train"),
         other("invariant", 90, *bench, "invariance", "--processes", processes),
-        *untimed["untimed"], *([] if "ncu" in without else profile), *shared["rest"],
+        *untimed, *([] if "ncu" in without else profile), *cells("rest", parts),
     ]  # fmt: skip
     return [job for job in plan if job.name.startswith(tuple(only) or "")]
 
@@ -191,8 +185,7 @@ def merged(out: Path) -> Path:
     rows: list[dict] = []
     about: dict = {}
     order = {suite: at for at, suite in enumerate(cases.SUITES)}
-    names = (*GROUPS, *ALONE, *UNTIMED)
-    for path in sorted(path for name in names for path in out.glob(f"{name}-*.json")):
+    for path in sorted(path for name in SUITES for path in out.glob(f"{name}-*.json")):
         data = begun(path)
         about = about or data["environment"]
         same = data["environment"] | {"started": about["started"]}

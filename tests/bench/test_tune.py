@@ -189,6 +189,22 @@ def test_every_way_of_a_slow_kind_is_possible_somewhere(kind):
                 assert (choice.n_chunks - 1) * choice.chunk_cols < n_cols, "an empty chunk"
 
 
+def test_a_line_is_read_in_the_order_of_its_columns():
+    """Of columns in loops, and of several rows in a program, with whole vectors and without."""
+
+    def way(name: str, line: str) -> Any:
+        (choice,) = tune.ways(tune.problem_of(tune.named(name), H200), [line])
+        return choice
+
+    loops = way("softmax/forward/float32/870000x51/dim0", "8 64 4 16 500")
+    assert (loops.how.block_cols, loops.how.block_inner) == (8, 64)
+    assert (loops.num_warps, loops.how.tiles) == (4, 16)
+    assert loops.n_chunks <= 500 and loops.chunk_cols % (8 * 16) == 0
+    rows = way("softmax/forward/bfloat16/2500000x51", "32 8 2 4")
+    assert rows.how == (32, 8, 2, False, 7, True) and rows.num_warps == 4
+    assert way("softmax/forward/bfloat16/2500000x51", "32 8 1 4").how == (32, 8, 1, False, 7, False)
+
+
 def test_a_batch_invariant_case_asks_for_batch_invariant_choices():
     plain, other = (
         tune.problem_of(tune.named(f"softmax/forward/bfloat16/2048x16384{more}"), H200)

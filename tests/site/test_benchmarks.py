@@ -19,8 +19,8 @@ from softmax_bench import launches, schema, targets
 from softmax_bench.__main__ import main
 from softmax_bench.attention import tflops
 from softmax_bench.case import Case
-from softmax_bench.report import APART, NEAR, best_peer, by_case, compare
-from softmax_bench.roster import CHOOSER, COPY, LIBRARIES
+from softmax_bench.report import APART, LEVEL, NEAR, best_peer, by_case, compare
+from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS
 from softmax_bench.tune import device_of, problem_of
 from softmax_site import kernel_map, rendered, source
 from softmax_site.benchmarks import attention, bookkeeping, profiled, quoted
@@ -179,6 +179,38 @@ def test_a_page_quotes_what_the_data_say(published):
     mean = prod(factors) ** (1 / len(factors))
     assert filled("{{ grid.over_best:.2f }}", published, bare=True) == f"{mean:.2f}"
     assert f"{min(factors):.2f}" == f"{grid.worst.factor:.2f}"
+
+
+def test_loops_columns_and_steps_are_counted_as_the_data_have_them(published):
+    rows, found = measurements(ROOT)["rows"], []
+    for group in by_case([r for r in rows if r["suite"] == "few_rows"]).values():
+        us = {n: r["us_loop"] for n, r in group.items() if r["status"] == "ok" and "us_loop" in r}
+        found.append(us[CHOOSER] / min(us[name] for name in us.keys() & {*LIBRARIES}))
+    loop = published["few_rows_in_a_loop"]
+    assert (loop.cases, loop.slower) == (len(found), sum(1 / each < 1 - LEVEL for each in found))
+    assert loop.most == pytest.approx(max(found))
+    columns = {r["case"] for r in rows if r["suite"] == "random" and "/dim" in r["case"]}
+    assert published["random"].columns.measured == len(columns) > 0
+    theirs, *others = json.loads((ROOT / "docs/benchmarks/training.json").read_text())["rows"]
+    step = published["training"]["Llama_sdpa_loss"]
+    same = {key: theirs[key] for key in ("model", "attention", "batch", "of")}
+    for each in (other for other in others if same.items() <= other.items()):
+        said = step[each["provider"].replace(", ", "_").replace(" ", "_")]
+        assert said.time == pytest.approx(each["ms"]["p50"] / theirs["ms"]["p50"])
+        assert said.memory == pytest.approx(each["bytes"] / theirs["bytes"])
+    assert step["transformers"].time is None and len(step) > 4
+
+
+def test_a_box_counts_the_calls_that_its_page_shows():
+    rows = measurements(ROOT)["rows"]
+    ours = [r for r in rows if r["provider"] in (CHOOSER, *RUNGS) and r["status"] == "ok"]
+    shown = {
+        "bench-targets": len({cell.case for cell in targets.cells(rows)}),
+        "token-speeds": sum(r["op"] == "token_logprobs" for r in ours),
+        "masked-speeds": sum(r["op"] == "modified_softmax" for r in ours),
+    }
+    there = rendered.load(ROOT).fragments
+    assert {name: there[name].measured.calls for name in shown} == shown
 
 
 @pytest.mark.parametrize("wrong", [

@@ -45,6 +45,19 @@ def test_machine_code_moves_whole_vectors_and_knows_its_lines(name):
     assert all(Path(path).is_file() for path, _ in counted)
 
 
+def test_machine_code_is_of_the_choice_that_holds_now():
+    """Not of the one that the same call had before."""
+    call = "softmax(torch.empty(4096, 33, dtype=torch.bfloat16), 1)"
+    names = "from triton_softmax.config import Choice, constants"
+    how = "Choice('packed_rows', constants.RowTile(16, 4, 1, False, 9), 1)"
+    counts = []
+    for text in (call, f"{names}\nwith choosing(lambda *_: {how}):\n    {call}", call):
+        (counted,) = machine_code(text)
+        counts.append(sum(sum(kinds.values()) for kinds in counted.values()))
+    library, narrow, again = counts
+    assert library == again != narrow
+
+
 def test_groups_that_do_not_wait_for_one_another_are_wrong(monkeypatch):
     """The trace's check of the result sees a tile that is read too early, or overwritten too soon;
     groups that wait for what never comes are seen, too."""

@@ -12,7 +12,7 @@ from types import SimpleNamespace as Names
 from typing import Any
 
 from softmax_bench import targets, traffic
-from softmax_bench.report import LEVEL, by_case, gbs, ratio, timed, warm
+from softmax_bench.report import LEVEL, by_case, gbs, looped, ratio, timed, warm
 from softmax_bench.roster import CHOOSER, COPY, LIBRARIES, RUNGS, label_of
 from softmax_site import equations, source
 from softmax_site.benchmarks import attention, profiled, ranks, rungs, training
@@ -198,8 +198,7 @@ def eager(data: dict) -> Names:
 def in_a_loop(rows: list[dict]) -> Names:
     """In how many calls ours takes longer than the best other library in a loop, in which the host
     may be the slower one, and how many times as long at most."""
-    loop = lambda row: row.get("us_loop") if row else None  # noqa: E731
-    ours = of_rows(rows).values(partial(over_best, time=loop))
+    ours = of_rows(rows).values(partial(over_best, time=looped))
     return Names(cases=len(ours), slower=sum(each < 1 - LEVEL for each in ours), most=1 / ours.low)
 
 

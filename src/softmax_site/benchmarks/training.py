@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace as Names
 
-from softmax_bench.schema import read_json
 from softmax_site.benchmarks.data import read
 from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, Measured, block, note, runs_words
 from softmax_site.benchmarks.tables import table
@@ -51,9 +50,9 @@ def quoted(root: Path) -> dict[str, dict[str, Names]]:
 
 def steps(root: Path) -> Fragment:
     """A line for each model, attention and provider: the time of a step and its most memory."""
-    if not (root / FILE).is_file():
+    data = read(root, FILE)
+    if data is None:
         return NOT_MEASURED
-    data = read_json(root / FILE)
     env, body = data["environment"], []
     for row, *ratios in beside_the_first(data["rows"]):
         sequences, tokens = row["batch"]
