@@ -794,12 +794,22 @@ INVARIANT = {
 """Functions that give a row the same bits on one rank and on several, and options of theirs."""
 
 
+def slice_of(group, x: torch.Tensor) -> torch.Tensor:
+    """This rank's part where it lies, with rows that do not begin on vectors."""
+    start, end = bounds(group, x.shape[-1])
+    return F.pad(x, (1, 0)).narrow(-1, 1 + start, end - start)
+
+
 def same_as_on_one(
-    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False
+    group, name, shape, dtype=torch.float32, sizes=None, context=False, mesh=(), where=False,
+    apart=False,
 ) -> None:  # fmt: skip
     """Results and gradients are, to the bit, those of whole rows. A result takes one message,
     of less than a twelfth of this rank's elements, if rows are long; with weights and smoothing
-    of all of them."""
+    of all of them. `apart`: parts are slices of the whole, whose rows do not lie on vectors."""
+    mine_of = functools.partial(part, group=group, sizes=sizes)
+    if apart:
+        mine_of = functools.partial(slice_of, group)
     function, options = INVARIANT[name]
     x, n_rows = drawn(shape, dtype), math.prod(shape[:-1])
     more: dict[str, Any] = {}
@@ -819,7 +829,7 @@ def same_as_on_one(
     invariant = {} if context else {"batch_invariant": True}
     with batch_invariant() if context else contextlib.nullcontext():
         one = x.clone().requires_grad_()
-        mine = part(x, group, -1, sizes).requires_grad_()
+        mine = mine_of(x).requires_grad_()
         if mesh:
             placements = [Shard(0), Shard(1)][-len(mesh) :]
             mine = distribute_tensor(x, mesh_of(mesh), placements).requires_grad_()
@@ -843,7 +853,7 @@ def same_as_on_one(
         kinds = f.placements
         g = distribute_tensor(dy, f.device_mesh, kinds)
     else:
-        g = part(dy, group, -1, sizes) if w.shape == x.shape else dy
+        g = mine_of(dy) if w.shape == x.shape else dy
     (wanted,) = torch.autograd.grad(w, one, dy)
     (found,) = torch.autograd.grad(f, mine, g)
     if mesh:
@@ -996,9 +1006,23 @@ def in_blocks(group) -> None:
         near(mine.grad, part(gradient, group), dtype)
 
 
-def compiled(group, name: str, placements: Any = None) -> None:
+def refused_whenever(group) -> None:
+    """What a part may not be is refused in later calls, too, as in the first; and a batch of
+    gradients of a part with score modifiers, whose sums are over this rank's columns alone."""
+    x = drawn((4, 6), torch.float32)
+    for _ in range(2):
+        softmax(x, group=group)
+        logsumexp(x, 1, group=group)
+        raises(TypeError, "sparse", softmax, x.to_sparse(), group=group)
+        raises(TypeError, "sparse", logsumexp, x.to_sparse(), 1, group=group)
+    y = softmax(x.requires_grad_(), scale=0.5, group=group)
+    dys = torch.ones(3, *y.shape)
+    raises(RuntimeError, "", torch.autograd.grad, y, x, dys, is_grads_batched=True)
+
+
+def compiled(group, name: str, placements: Any = None, apart: bool = False) -> None:
     """Under `torch.compile`, without a break of the graph, through a functional collective: of a
-    part of the rows, or of a DTensor."""
+    part of the rows, whose elements may lie apart, or of a DTensor."""
     x, target = drawn((5, 9), torch.float32), torch.tensor([0, 7, 3, 8, -100])
     start, _ = bounds(group, 9)
     more: dict[str, Any] = {"group": group}
@@ -1011,7 +1035,9 @@ def compiled(group, name: str, placements: Any = None) -> None:
     if name == "modified":
         where = drawn((5, 9), seed=2) > -2
         where[3] = False
-        more |= {"scale": 0.7, "bias": part(drawn((5, 9), torch.float32, seed=3), group)}
+        x = x.masked_fill(~where, math.nan)  # whatever a masked element holds
+        bias = part(drawn((5, 9), torch.float32, seed=3), group)
+        more |= {"scale": 0.7, "softcap": 2.0, "bias": bias}
         more |= {"where": part(where, group), "safe": True}
     if placements is not None:
         more = {"target": target} if name == "cross_entropy" else {}
@@ -1021,7 +1047,8 @@ def compiled(group, name: str, placements: Any = None) -> None:
 
     def given() -> torch.Tensor:
         if placements is None:
-            return part(x, group).requires_grad_()
+            mine = part(x, group)
+            return (mine.mT.contiguous().mT if apart else mine).requires_grad_()
         return distribute_tensor(x, mesh_of((2,)), placements).requires_grad_()
 
     graphs = []

@@ -21,6 +21,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from softmax_bench import measure
 from softmax_bench.results import Run
+from softmax_bench.runner import describe
 from softmax_tutorial.attention import attention
 from softmax_tutorial.attention.descriptors import attention_descriptors
 from softmax_tutorial.attention.diagonal import attention_diagonal
@@ -100,7 +101,7 @@ def timed(
     found: dict[str, dict] = {name: {} for name in made}
 
     def failed(name: str, error: Exception) -> None:
-        found[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
+        found[name] = {"error": describe(error)}
 
     def compiles(name: str) -> list[float]:
         made[name]()

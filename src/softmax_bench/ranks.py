@@ -31,6 +31,7 @@ from torch.autograd import Function
 from softmax_bench.measure import HostTimer, summary
 from softmax_bench.providers import Missing, imported
 from softmax_bench.results import Run
+from softmax_bench.runner import describe
 from softmax_bench.schema import DataError
 
 FORMAT = "triton-softmax-ranks/1"
@@ -261,7 +262,7 @@ def run(out: Path, commit: str | None) -> None:
             except Missing:
                 continue
             except Exception as error:  # GPUs may not see each other's memory
-                row["error"] = f"{type(error).__name__}: {error}"[:300]
+                row["error"] = describe(error)
             found.append(row)
         if dist.get_rank() == 0:
             run.add(found)

@@ -34,7 +34,7 @@ from softmax_bench.random_shapes import draw
 from softmax_bench.recording import Unread
 from softmax_bench.report import geometric_mean, means
 from softmax_bench.roster import COPY
-from softmax_bench.runner import judged
+from softmax_bench.runner import describe, judged
 from softmax_bench.schema import DataError, add_run
 from softmax_bench.tuned import LISTED
 from triton_softmax import plan
@@ -182,11 +182,8 @@ def split_columns(problem: Problem, tall: int, wide: int, warps: int, *loop: int
     if loop:
         tiles, n_chunks = loop
         block_inner = facts.side_by_side(wide)
-        block_cols = tall * wide // block_inner
-        tile = block_cols, block_inner, facts.stated_vector, facts.wide_index
-        how = constants.TwoPass(*tile, publish=True, write=True, tiles=tiles)
-        steps = ceil_div(facts.n_cols, n_chunks * block_cols * tiles)
-        return chooser.in_loops("two_pass", how, warps, facts.n_cols, steps)
+        tile = tall * wide // block_inner, block_inner
+        return chooser.read_twice(facts, tile, tiles, warps, n_chunks)
     if tall >= 2 * facts.n_cols:
         return None
     one = facts._replace(n_outer=1) if problem.traits.any_order else facts
@@ -334,7 +331,7 @@ def measured(
                 continue
             reason = verdict["reason"]
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:200]
+            reason = describe(error)
         calls.pop(at, None)
         say(f"{case.id}: {short(choice)}: {reason}")
     beside = {COPY: providers.copy(case, t)}

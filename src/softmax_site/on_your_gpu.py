@@ -14,7 +14,7 @@ from pathlib import Path
 
 from softmax_bench import traffic
 from softmax_playground.checker import course, timed
-from softmax_site.benchmarks.page import Fragment, block, measured_by
+from softmax_site.benchmarks.page import NOT_MEASURED, Fragment, measured_by, shown
 from softmax_site.benchmarks.tables import table
 from softmax_tutorial.ladder_table import LADDER, basis, committed, figures, report
 
@@ -31,7 +31,7 @@ def expected(data: dict) -> Fragment:
     found = figures(data["rows"])
     rows = [found[name] for name in LADDER if name in found]
     if len(rows) < len(LADDER):
-        return Fragment("Not measured yet.\n")
+        return NOT_MEASURED
     times = {row["provider"]: row["us"]["p50"] for row in rows}
     text = report(times, rows[0]["environment"], moved=rows[0]["bytes"], beside={})
     return Fragment(f"```text\n{text}\n```\n", measured_by(rows))
@@ -58,14 +58,14 @@ def predictions(root: Path) -> Fragment:
     """Each rung as it is predicted, beside what it takes."""
     measured = basis(root)
     if not measured:
-        return Fragment("Not measured yet.\n")
+        return NOT_MEASURED
     lines = []
     for label, numbers, us, took in predicted(measured):
         off = f"{100 * (us / took - 1):+.0f} %".replace("-", "−")
         lines.append([label, str(numbers), f"{us:,.0f}", f"{took:,.0f}", off])
     head = ["", "numbers moved", "predicted, µs", "measured, µs", "off by"]
     body = table(head, lines, caption=f"{measured['matrix']}, float32, {measured['gpu']}.")
-    return Fragment(block(body), measured_by([*committed(root).values()]))
+    return shown(body, [*committed(root).values()])
 
 
 def notebook(repository: str | None) -> str:

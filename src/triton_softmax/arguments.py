@@ -451,16 +451,14 @@ def check_classes(classes: Tensor, n_classes: int, ignore_index: int | None = No
         )
 
 
-LINEAR = "input", "linear_weight", "target", "linear_bias", "weight"
-
-
 def check_linear(
     operands: tuple[Any, ...], chunk_size: int | None, accum_dtype: torch.dtype | None
 ) -> torch.dtype:
-    """Check the operands of a `linear_cross_entropy`, tensors or None in the order of `LINEAR`;
-    return the dtype in which its gradients accumulate."""
+    """Check the operands of a `linear_cross_entropy`, tensors or None in this order; return the
+    dtype in which its gradients accumulate."""
     input, linear_weight, target, linear_bias, _ = operands
-    named = dict(zip(LINEAR, operands))
+    names = "input", "linear_weight", "target", "linear_bias", "weight"
+    named = dict(zip(names, operands, strict=True))
     for name, each in named.items():
         if type(each).__name__ == "DTensor":
             raise NotImplementedError(

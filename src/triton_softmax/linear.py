@@ -123,7 +123,7 @@ def linear_cross_entropy(
     if plan is None:
         if loss_dtype is not None:
             arguments.check_dtype(loss_dtype, "the loss")
-        operands = (input, linear_weight, target, linear_bias, weight)  # autocast's
+        operands = (input, linear_weight, target, linear_bias, weight)  # as autocast has cast them
         accum_dtype = arguments.check_linear(operands, chunk_size, accum_dtype)
         label_smoothing, z_loss, softcap, scale = numbers
         options = LossOptions(

@@ -288,8 +288,8 @@ def _of_tokens(
     if not (composed or plain):
         composed = modes.by_composite() or type(logits).__name__ == "DTensor"
     if composed and part is None:
-        if key is not None:
-            plans.keep(key, Fallback(_composed))
+        if key is not None and key not in plans:
+            plans.keep(key, Fallback(_composed))  # a mark that the call has been checked
         return _composed(inputs[:3], temperature, Modifiers(scale, softcap), entropy)
     of_row: Any = None
     factor: Any = 1.0

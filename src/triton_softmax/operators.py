@@ -24,7 +24,8 @@ from .modes import direct, is_batched, is_plain_eager, transformed
 from .operations.logsumexp import LOGSUMEXP, LOGSUMEXP_VJP
 from .operations.operation import NAMED, Operation
 from .operations.softmax import LOG_SOFTMAX, LOG_SOFTMAX_VJP, SOFTMAX, SOFTMAX_VJP
-from .plan import plan_of, run_one
+from .plan import Fallback, plan_of, run_one
+from .plan.layout import on_vectors
 from .plan.modified import plan_of_part, run_modified
 from .plan.tokens import TokenCall, gradient_of_tokens, plan_of_tokens, run_tokens
 
@@ -300,8 +301,8 @@ class ModifiedDerivative(Function):
         row_sum: Any = None
         dsink = None
         plain = is_plain_eager(dy, *[t for t in tensors if t is not None])
-        again = torch.is_grad_enabled() and part is None
-        if (again or (not plain and is_batched(dy))) and not torch.compiler.is_compiling():
+        again = torch.is_grad_enabled() or (not plain and is_batched(dy))
+        if again and part is None and not torch.compiler.is_compiling():
             # A second or a batched derivative, which only the composite has, of whole rows.
             dx, dz, dscale, row_sum = composite.modified_softmax_backward(
                 log, dy, y, x, dim, modifiers
@@ -480,11 +481,14 @@ def of_parts(
             lines, _ = part.exchange(message, part.group)
         return tuple(written_rows.overload(*given, lines, op.name, dtype)), lines
     plan: Any = plan_of_part(op, inputs, dtype, part, invariant)
-    if lines is None:
-        lines, work = part.exchange(plan.publish(*inputs), part.group)
-        if work is not None:
-            work.wait()
-    results = plan.write(lines, *inputs, out=out)
+    if invariant:  # it may copy its inputs first, and nobody asks for its messages
+        results = plan(*inputs, out=out)
+    else:
+        if lines is None:
+            lines, work = part.exchange(plan.publish(*inputs), part.group)
+            if work is not None:
+                work.wait()
+        results = plan.write(lines, *inputs, out=out)
     return results if isinstance(results, tuple) else (results,), lines
 
 
@@ -522,6 +526,9 @@ def _tokens_of_part(ranks, known, *args):
     inputs, (factor, *options) = args[:4], args[4:]
     named: Any = {"invariant": False, "part": _in_ranks(ranks), "n_known": known.numel()}
     plan = plan_of_tokens(inputs, *options, **named)
+    if isinstance(plan, Fallback):  # it would copy its inputs
+        copies = [each if each is None else on_vectors(each) for each in inputs]
+        return _tokens_of_part(ranks, known, *copies, factor, *options)
     return plan, [each for each in inputs if each is not None], {"number": factor, "known": known}
 
 

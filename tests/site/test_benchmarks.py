@@ -37,7 +37,7 @@ from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline, headline_fr
 from softmax_site.benchmarks.stand import of_rows
 from softmax_site.benchmarks.tables import SHAPE, heat_map, share_of
 from softmax_site.benchmarks.values import QuoteError, filled, value_of
-from softmax_site.benchmarks.views import SUITES, full_table, gap_share, length
+from softmax_site.benchmarks.views import SUITES, VOCABULARIES, full_table, gap_share, length
 from softmax_site.benchmarks.words import reason_groups
 
 ON_THE_MAP = {entry.kernel for entry in kernel_map.entries(ROOT) if entry.group == "geometries"}
@@ -206,6 +206,13 @@ def test_a_box_counts_the_calls_that_its_page_shows():
     ours = [r for r in rows if r["provider"] in (CHOOSER, *RUNGS) and r["status"] == "ok"]
     shown = {
         "bench-targets": len({cell.case for cell in targets.cells(rows)}),
+        "loss-head-speeds": sum(
+            r["op"] == "cross_entropy"
+            and r["direction"] == "forward_backward"
+            and r["inputs"] == "normal"
+            and r["shape"][1] in VOCABULARIES
+            for r in ours
+        ),  # fmt: skip
         "token-speeds": sum(r["op"] == "token_logprobs" for r in ours),
         "masked-speeds": sum(r["op"] == "modified_softmax" for r in ours),
     }

@@ -21,16 +21,17 @@ TESTS = "docs/benchmarks/gpu-tests.json"
 SANITIZER = "docs/benchmarks/sanitizer/run.json"
 
 
-def with_target(data: dict, cells: list[targets.Cell]) -> dict[str, dict]:
-    """Our rows that have a target, by case."""
+def with_target(data: dict) -> tuple[list[targets.Cell], dict[str, dict]]:
+    """Every target, and our rows that have one, by case."""
+    cells = targets.cells(data["rows"])
     ours = {row["case"]: row for row in data["rows"] if row["provider"] == CHOOSER}
-    return {cell.case: ours[cell.case] for cell in cells}
+    return cells, {cell.case: ours[cell.case] for cell in cells}
 
 
 def targets_fragment(data: dict) -> Fragment:
     """The targets, met and missed."""
-    every, wanted = targets.cells(data["rows"]), {}
-    of_case = with_target(data, every)
+    every, of_case = with_target(data)
+    wanted: dict[tuple[str, str], list[targets.Cell]] = {}
     for cell in every:
         wanted.setdefault((cell.regime, cell.asked), []).append(cell)
     body = []
@@ -56,8 +57,7 @@ def targets_fragment(data: dict) -> Fragment:
 def missed_fragment(data: dict, reasons: dict[str, str], profiles: Profiles) -> Fragment:
     """The cells that missed, worst first, gathered below the reasons that they share; these may
     quote what counters say of all of them, where they were read."""
-    every = targets.cells(data["rows"])
-    of_case = with_target(data, every)
+    every, of_case = with_target(data)
     below = [cell for cell in every if not cell.met]
     by_reason: dict[str, list[targets.Cell]] = {}
     for cell in sorted(below, key=lambda cell: cell.margin):

@@ -58,8 +58,7 @@ def steps(root: Path) -> Fragment:
         sequences, tokens = row["batch"]
         step = f"{row['model']}, {sequences} × {tokens:,} tokens, {row['attention']}"
         step += OF.get(row["of"], f", {row['of']}")
-        new = row["provider"] in ("transformers", "trl")
-        line = [step if new else "", NAMES.get(row["provider"], row["provider"])]
+        line = [step if ratios[0] is None else "", NAMES.get(row["provider"], row["provider"])]
         for value, ratio in zip((row["ms"]["p50"], row["bytes"] / 1e9), ratios, strict=True):
             line += [f"{value:.1f}", f"× {ratio:.2f}" if ratio else "–"]
         body.append(line)

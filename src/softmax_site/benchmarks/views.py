@@ -546,29 +546,19 @@ def beside_all(rows: list[dict], *first: Column) -> str:
     return of_cases(rows, [*first, *ours, *map(time, present(rows, LIBRARIES))], linked=False)
 
 
-def loss_speeds(data: dict) -> str:
+def loss_speeds(rows: list[dict]) -> str:
     """Cross-entropy with its gradient over two vocabularies, beside every other library."""
-    rows = [
-        row
-        for row in of_suite(data, "loss_head", op="cross_entropy", direction="forward_backward")
-        if row["inputs"] == "normal" and row["shape"][1] in VOCABULARIES
-    ]
     logits = Column("logits", lambda group: words.link(some(group), f"{SIZE.cell(group)}"))
     return beside_all(rows, logits)
 
 
-TOKENS, MASKS = "token_logprobs", "modified_softmax"
-"""Operations of losses that have tables of their own."""
-
-
-def token_speeds(data: dict) -> str:
+def token_speeds(rows: list[dict]) -> str:
     """Log-probabilities of tokens with entropies, beside every other library."""
-    return beside_all(of_suite(data, "loss_head", op=TOKENS), SIZE, STEP)
+    return beside_all(rows, SIZE, STEP)
 
 
-def masked(data: dict) -> str:
+def masked(rows: list[dict]) -> str:
     """What softmax with scales and masks takes beside plain softmax, a copy and PyTorch."""
-    rows = of_suite(data, "loss_head", op=MASKS)
     call = Column("what", lambda group: f"{what(some(group))}, {SIZE.cell(group)}")
     providers = ((CHOOSER, "µs: ours"), (PLAIN, "plain softmax"), (COPY, "a copy"))
     providers += tuple((name, label_of(name)) for name in ("torch", "torch.compile"))
@@ -611,14 +601,20 @@ def fragments(data: dict) -> page.Rendered:
         drawn = heat_map("Softmax over the last dimension, rows without gaps", grid, length)
         out.fragments["heat-grid"] = page.shown(drawn)
         out.fragments["origin-grid"] = Fragment(origin(grid), measured_by(grid))
-    loss, host, batched = (of_suite(data, name) for name in ("loss_head", "host_time", "batch"))
-    tokens, masks = ([row for row in loss if row["op"] == op] for op in (TOKENS, MASKS))
+    host, batched = (of_suite(data, name) for name in ("host_time", "batch"))
+    trained = {"op": "cross_entropy", "direction": "forward_backward", "inputs": "normal"}
+    losses = of_suite(data, "loss_head", **trained)
+    losses = [row for row in losses if row["shape"][1] in VOCABULARIES]
     for name, make, rows in (
-        ("loss-head-speeds", loss_speeds, loss),
-        ("token-speeds", token_speeds, tokens),
-        ("masked-speeds", masked, masks),
-        ("host-paid", paid, host and batched and [r for r in host + batched if r["us"]]),
+        ("loss-head-speeds", loss_speeds, losses),
+        ("token-speeds", token_speeds, of_suite(data, "loss_head", op="token_logprobs")),
+        ("masked-speeds", masked, of_suite(data, "loss_head", op="modified_softmax")),
+        (
+            "host-paid",
+            lambda _: paid(data),
+            host and batched and [r for r in host + batched if r["us"]],
+        ),
     ):
         if rows:
-            out.fragments[name] = page.shown(make(data), rows, told=True)
+            out.fragments[name] = page.shown(make(rows), rows, told=True)
     return out

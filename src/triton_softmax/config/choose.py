@@ -240,10 +240,17 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     few_summaries = min(as_much, max(256, 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
-    shape = block_cols, block_inner, columns.stated_vector, columns.wide_index
-    how = TwoPass(*shape, publish=True, write=True, tiles=tile["tiles"])
-    steps = ceil_div(n_cols, n_chunks * block_cols * tile["tiles"])
-    return in_loops("two_pass", how, tile["warps"], n_cols, steps)
+    return read_twice(columns, (block_cols, block_inner), tile["tiles"], tile["warps"], n_chunks)
+
+
+def read_twice(
+    columns: Columns, tile: tuple[int, int], tiles: int, num_warps: int, n_chunks: int
+) -> Choice:
+    """Read columns in loops over tiles of block_cols × block_inner, in about so many chunks."""
+    shape = *tile, columns.stated_vector, columns.wide_index
+    how = TwoPass(*shape, publish=True, write=True, tiles=tiles)
+    steps = ceil_div(columns.n_cols, n_chunks * tile[0] * tiles)
+    return in_loops("two_pass", how, num_warps, columns.n_cols, steps)
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:

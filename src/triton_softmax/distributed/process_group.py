@@ -252,7 +252,7 @@ def agreed(group: Any, prepare: Callable[..., Proposal], x: Any, *given: Any) ->
             agreement = agreements.get(group) if isinstance(group, dist.ProcessGroup) else None
             gradient = x.requires_grad and torch.is_grad_enabled()
             key = (asked.name, x.dtype, x.shape, asked.dim, gradient, asked.options, asked.read)
-            key += (asked.invariant, start, asked.total, weights, x.device)
+            key += (asked.invariant, start, asked.total, weights, x.device, x.layout)
             call = agreement.calls.get(key) if agreement else None
         if call is None:
             asked.check()

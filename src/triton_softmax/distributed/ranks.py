@@ -118,8 +118,12 @@ def of_rows(
 
 def _modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
     """Return what a compiler fuses of PyTorch's operators: x with its modifiers, but for `safe`."""
-    z = composite.modified_elements(x, modifiers)
-    return z if modifiers.where is None else z.masked_fill(~modifiers.where, -torch.inf)
+    where = modifiers.where
+    if where is None:
+        return composite.modified_elements(x, modifiers)
+    # What a masked element holds must not reach a gradient.
+    z = composite.modified_elements(x.masked_fill(~where, 0.0), modifiers)
+    return z.masked_fill(~where, -torch.inf)
 
 
 def _modified(

@@ -31,9 +31,9 @@ def normalize(
     if modifiers is not None or out is not None:
         arguments.check_sharded(modifiers, out)
     (x,) = modes.in_memory(input=x)
-    if dtype is None and x.device.type != "cpu" and name != "logsumexp":
-        if torch.is_autocast_enabled(x.device.type):
-            dtype = composite.accumulator(x.dtype)
+    of_gpus = x.device.type != "cpu" and name != "logsumexp"
+    if dtype is None and of_gpus and arguments.autocasts(x):
+        dtype = composite.accumulator(x.dtype)
     if dtype is not None:
         x = arguments.cast(x, dtype)
         if torch.float64 in (x.dtype, dtype):
@@ -53,7 +53,8 @@ def normalize(
         numbers = tuple([each for each in given if not isinstance(each, Tensor)])
         given = given._replace(**dict(zip(tensors, modes.in_memory(**tensors))))
     run = partial(of_rows, function, x, dim, dtype or x.dtype, invariant, given)
-    return Proposal(name, x, dim, run, options=options, numbers=numbers, invariant=invariant)
+    check = partial(arguments.check_input, x)
+    return Proposal(name, x, dim, run, check, (), options, numbers, invariant)
 
 
 def logsumexp(

@@ -71,8 +71,8 @@ def patch_transformers(model: nn.Module | None = None, *, linear_loss: bool = Fa
 class _OfModels(Handle):
     def __init__(self, model: nn.Module | None, linear_loss: bool):
         self.modules = None if model is None else WeakSet(model.modules())
-        self.linear_loss, self._said = linear_loss, set[str]()
-        super().__init__(_models)
+        self._said = set[str]()
+        super().__init__(_models, linear_loss=linear_loss)
 
     def covers(self, module: Any) -> bool:
         return self.modules is not None and module in self.modules
@@ -175,7 +175,7 @@ class _Models(Replacement):
         def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
             training = model.training and torch.is_grad_enabled()
             handle = self.answering(model) if training else None
-            if handle is None or not handle.linear_loss:
+            if handle is None or not handle.options["linear_loss"]:
                 return theirs(model, *args, **kwargs)
             loss, reason = model.loss_function, None
             if is_compiling():

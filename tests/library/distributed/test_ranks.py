@@ -92,6 +92,8 @@ def test_the_same_bits_of_long_rows(name, eight):
     eight.ask("same_as_on_one", name, shape, dtype, world=world, context=at % 5 == 0)
     if name in ("softmax", "sum", "by-rows"):
         eight.ask("same_as_on_one", name, shape, dtype, world=2, mesh=(2,))
+    if name != "both":
+        eight.ask("same_as_on_one", name, (2, 16_384), dtype, world=2, apart=True)
 
 
 @pytest.mark.parametrize("name", INVARIANT)
@@ -271,6 +273,12 @@ def test_a_disagreement_is_reported_on_every_rank(ranks, what):
 def test_compiled_without_a_break(ranks, name, places):
     """A part of the rows, and DTensors."""
     ranks.ask("compiled", name, places and [places], world=2)
+    if places is None:
+        ranks.ask("compiled", name, apart=True, world=2)
+
+
+def test_what_a_part_may_not_be_is_refused_in_later_calls_too(ranks):
+    ranks.ask("refused_whenever", world=2)
 
 
 def test_without_other_ranks():
