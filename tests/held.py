@@ -4,8 +4,8 @@ A number in prose, in a table or in a caption has to stand in code that its page
 computes, or in `held.toml`, in its words; one of two digits, which almost any code has, always in
 the list. So a slip of the finger is noticed; that a listed number is true, only the source says
 that its list names. What can be counted is counted, also where a page says it in a word. A relation
-in a formula of a line has to hold for some family of letters, and a name in code has to be one of
-the repository.
+in a formula of a line has to hold for some family of letters; another formula with a figure has to
+stand in the list, and a name in code has to be one of the repository.
 """
 
 import ast
@@ -190,6 +190,7 @@ def uncorrected(text: str) -> list[str]:
 
 RELATION = re.compile(r"=|\\(?:le|ge|ne|approx)(?![a-z])")
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
+MOVES = r"\d*MN(?: \+ \d?M)?"
 SOURCES = ("src", "tests", "exercises", "docs/_cells", ".github", ".ci")
 
 
@@ -199,10 +200,12 @@ def relations(text: str) -> list[str]:
     return [each[1:-1] for each in found if RELATION.search(each)]
 
 
-def constants(text: str) -> list[str]:
-    """The formulas in lines of a page that are a number, in figures alone."""
-    found = re.findall(INLINE, equations.FENCE.sub(blank, text))
-    return [each[1:-1] for each in found if re.fullmatch(r"[-+]?\d[^A-Za-z\\=]*", each[1:-1])]
+def terms(text: str) -> list[str]:
+    """The formulas in lines of a page that say of nothing that it holds, and have a figure: numbers
+    and counts, but for those of `moves`."""
+    found = [each[1:-1] for each in re.findall(INLINE, equations.FENCE.sub(blank, text))]
+    claimed = re.compile(rf"{RELATION.pattern}|^{MOVES}$")
+    return [each for each in found if re.search(r"\d", each) and not claimed.search(each)]
 
 
 @functools.cache
@@ -246,11 +249,11 @@ def is_cell(name: str) -> bool:
 
 def moves(text: str) -> list[str]:
     """The counts of elements in a page that are those of no rung and no correction."""
-    known = {*re.findall(r"\d*MN(?: \+ \d?M)?", " ".join(lists()["conditions"]["moves"]))}
+    known = {*re.findall(MOVES, " ".join(lists()["conditions"]["moves"]))}
     for each in (*FORWARD.values(), *BACKWARD.values()):
         reads = Traffic(each.reads_mn, 0, each.reads_m).formula
         known |= {each.formula, reads, Traffic(0, each.writes_mn, 0, each.writes_m).formula}
-    return [each for each in re.findall(r"\$(\d*MN(?: \+ \d?M)?)\$", text) if each not in known]
+    return [each for each in re.findall(rf"\$({MOVES})\$", text) if each not in known]
 
 
 @functools.cache
@@ -268,8 +271,8 @@ def faults(path: str, text: str) -> list[str]:
     displayed = equations.EQUATION.finditer(equations.FENCE.sub(blank, text))
     found = [each["label"] for each in displayed if wrong(each["label"], each["latex"])]
     found += [each for each in relations(text) if not holds(each)]
-    known = lists()["constants"].get(path.removeprefix("docs/"), ())
-    found += [each for each in constants(text) if each not in known]
+    known = lists()["terms"].get(path.removeprefix("docs/"), ())
+    found += [each for each in terms(text) if each not in known]
     found += unheld(path.removeprefix("docs/"), text) + miscounted(path, text)
     found += unknown(text) + moves(text) + missing(text)
     return found + (uncorrected(text) if path == "docs/reference/sources.md" else [])

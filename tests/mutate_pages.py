@@ -88,7 +88,7 @@ def places(text: str) -> Iterator[tuple[str, int, int, str]]:
             yield "formulas", begin + at, begin + end, new
     lines = equations.FENCE.sub(held.blank, text)
     for found in re.finditer(held.INLINE, lines):
-        if held.RELATION.search(found[0]) or held.constants(found[0]):
+        if held.RELATION.search(found[0]) or held.terms(found[0]):
             for at, end, new in changes_of(found[0], TOKEN, LATEX):
                 yield "formulas in lines", found.start() + at, found.start() + end, new
     words = held.prose(text)
