@@ -14,6 +14,7 @@ import json
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 
 import interpreted  # noqa: F401, before Triton
@@ -272,7 +273,7 @@ def faults(path: str, text: str) -> list[str]:
     found = [each["label"] for each in displayed if wrong(each["label"], each["latex"])]
     found += [each for each in relations(text) if not holds(each)]
     known = lists()["terms"].get(path.removeprefix("docs/"), ())
-    found += [each for each in terms(text) if each not in known]
+    found += (Counter(terms(text)) - Counter(known)).elements()
     found += unheld(path.removeprefix("docs/"), text) + miscounted(path, text)
     found += unknown(text) + moves(text) + missing(text)
     return found + (uncorrected(text) if path == "docs/reference/sources.md" else [])
