@@ -195,6 +195,7 @@ def split_rows(problem: Problem, *numbers: int) -> Choice | None:
     many elements; or rows cut as a line of the tables says, and None if the chunks would not run at
     once."""
     rows: Any = problem.facts
+    rows = rows if rows.edges else rows.without_edges()
     if len(numbers) == 4:
         n_rows, cols, vector, warps = numbers
         edges = rows.edges and vector > 1

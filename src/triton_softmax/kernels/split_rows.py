@@ -93,8 +93,10 @@ def body_of_chunk(
         start = round_up(begin, VECTOR) + chunk * chunk_cols
         end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
     # Dividing by VECTOR and multiplying by VECTOR // WIDTH shows the compiler the alignment.
-    offsets = start // VECTOR * (VECTOR // WIDTH) + tl.arange(0, HOW.block // WIDTH)
-    return offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
+    first = start // VECTOR * (VECTOR // WIDTH)
+    lanes = tl.arange(0, HOW.block // WIDTH)
+    count = (end // VECTOR * (VECTOR // WIDTH) - first).to(tl.int32)
+    return first, lanes, lanes < count
 
 
 @triton.jit
@@ -120,11 +122,11 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 2, OP, HOW)
-            body = body + (load_pairs(ptr, offsets, mask, OP.padding),)
+            first, lanes, mask = body_of_chunk(begin, n_cols, chunk, rows, 2, OP, HOW)
+            body = body + (load_pairs(ptr, first, lanes, mask, OP.padding),)
         else:
-            offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 1, OP, HOW)
-            body = body + (tl.load(ptr + offsets, mask=mask, other=OP.padding),)
+            first, lanes, mask = body_of_chunk(begin, n_cols, chunk, rows, 1, OP, HOW)
+            body = body + (tl.load(ptr + first + lanes, mask=mask, other=OP.padding),)
         if HOW.edges:
             cols, mask = edge_of_chunk(begin, n_cols, chunk, rows, OP, HOW)
             edge = edge + (tl.load(ptr + begin + cols, mask=mask, other=OP.padding),)
@@ -139,8 +141,8 @@ def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     """The column of each element of a work item's body and edge; −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
-    offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
-    body = tl.where(mask, (offsets - begin).to(tl.int32), -1)
+    first, lanes, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
+    body = tl.where(mask, (first - begin).to(tl.int32) + lanes, -1)
     cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, OP, HOW)
     return body, tl.where(mask, cols, -1).to(tl.int32)
 
@@ -294,14 +296,14 @@ def write_chunk(
         out_ptr, begin = rows.out_ptrs[0], row * rows.out_strides[0]
         totals = adjusted(m, totals, numbers, OP)
         place, place_edge = places_of_chunk(rows, task, OP, HOW)
-        offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
+        first, lanes, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
         if HOW.keep_terms:
             result = OP.finish_terms(kept, m_own, m, totals)
         else:
             kept = optimization_barrier(kept, HOW.barrier)
             values = placed(elements(kept, rows, INNER, HOW.pairs), place, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
-        tl.store(out_ptr + offsets, result.to(INNER).to(OUT), mask=mask)
+        tl.store(out_ptr + first + lanes, result.to(INNER).to(OUT), mask=mask)
         if HOW.edges:
             in_begin = row * rows.in_strides[0]
             cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, OP, HOW)

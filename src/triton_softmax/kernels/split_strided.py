@@ -26,7 +26,7 @@ from .device.summaries import (
 )
 from .device.sums import sums_of
 from .device.vectors import multiple_of
-from .strided import inner_strides, offsets_in_slice, slices_of
+from .strided import inner_strides, offsets_in_slice, pointers_of_tile, slices_of
 
 
 class Columns(NamedTuple):
@@ -45,14 +45,15 @@ class Columns(NamedTuple):
 
 
 @triton.jit
-def tile_offsets(strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
-    """Offsets and mask of a chunk's tile; AGAIN: recomputed, not kept in registers."""
+def place_of_tile(ptr, strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
+    """Pointers and mask of a chunk's tile; AGAIN: recomputed, not kept in registers."""
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     cols = optimization_barrier((tl.arange(0, HOW.block_cols),), AGAIN)[0][:, None]
-    cols += chunk * HOW.block_cols
     inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
-    offsets = offsets_in_slice(strides, cols.to(INDEX), inner.to(INDEX), HOW.vector)
-    return offsets, (cols < columns.n_cols) & (inner < multiple_of(columns.n_inner, HOW.vector))
+    first = (chunk * HOW.block_cols).to(INDEX)
+    pointers = pointers_of_tile(ptr, strides, first, cols.to(INDEX), inner.to(INDEX), HOW.vector)
+    across = inner < multiple_of(columns.n_inner, HOW.vector)
+    return pointers, (cols < columns.n_cols - first) & across
 
 
 @triton.jit
@@ -68,8 +69,9 @@ def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.con
     """Load a chunk: a raw tile of each input."""
     raw = ()
     for i in tl.static_range(len(columns.in_ptrs) - OP.numbers):
-        offsets, mask = tile_offsets(columns.in_strides[i], chunk, columns, HOW, AGAIN)
-        raw = raw + (tl.load(columns.in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
+        ptr, strides = columns.in_ptrs[i], columns.in_strides[i]
+        pointers, mask = place_of_tile(ptr, strides, chunk, columns, HOW, AGAIN)
+        raw = raw + (tl.load(pointers, mask=mask, other=OP.padding),)
     return raw
 
 
@@ -108,13 +110,13 @@ def write_tile(
         largest = m
         adjusted_totals = adjusted(m, totals, numbers, OP)
         totals = spread(adjusted_totals, 0)
-        offsets, mask = tile_offsets(out_strides[0], chunk, columns, HOW, AGAIN)
+        pointers, mask = place_of_tile(out_ptrs[0], out_strides[0], chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
         values = placed(values, columns_of_tile(chunk, columns, HOW), OP)
         if OP.shifted:
             m = m[None, :]
         result = OP.finish(values, OP.terms(values, m, False), m, totals)
-        tl.store(out_ptrs[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+        tl.store(pointers, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(largest, adjusted_totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, far, 1)

@@ -50,12 +50,22 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def load_tile(in_slices, in_strides, cols, inner, mask, OP: tl.constexpr, HOW: tl.constexpr):
+def pointers_of_tile(ptr, strides, first, cols, inner, VECTOR: tl.constexpr):
+    """Pointers to the elements of a tile of an outer slice, whose columns are counted from `first`.
+
+    What all threads have in common is one number, so that an address takes few instructions.
+    """
+    begin = ptr + first * multiple_of(strides[1], VECTOR)
+    return begin + offsets_in_slice(strides, cols, inner, VECTOR)
+
+
+@triton.jit
+def load_tile(in_slices, in_strides, first, cols, inner, mask, OP: tl.constexpr, HOW: tl.constexpr):
     """Load a tile: a raw block of each input."""
     raw = ()
     for i in tl.static_range(len(in_slices) - OP.numbers):
-        offsets = offsets_in_slice(in_strides[i], cols, inner, HOW.vector)
-        raw = raw + (tl.load(in_slices[i] + offsets, mask=mask, other=OP.padding),)
+        pointers = pointers_of_tile(in_slices[i], in_strides[i], first, cols, inner, HOW.vector)
+        raw = raw + (tl.load(pointers, mask=mask, other=OP.padding),)
     return raw
 
 
@@ -94,10 +104,11 @@ def strided_kernel(
     raw = ()
     places = ()
     for t in tl.static_range(TILES):
-        mask = (t * BLOCK_COLS + cols < n_cols) & across
-        tile = load_tile(in_slices, in_strides, t * BLOCK_COLS + cols, inner, mask, OP, HOW)
+        first = tl.cast(t * BLOCK_COLS, INDEX)
+        mask = (first + cols < n_cols) & across
+        tile = load_tile(in_slices, in_strides, first, cols, inner, mask, OP, HOW)
         raw = raw + (tile,)
-        places = places + (tl.where(mask, t * BLOCK_COLS + cols, -1),)
+        places = places + (tl.where(mask, first + cols, -1),)
     numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
 
     m = 0.0
@@ -118,11 +129,12 @@ def strided_kernel(
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, places, m, INNER, OP)
         for t in tl.static_range(TILES):
-            mask = (t * BLOCK_COLS + cols < n_cols) & across
-            offsets = offsets_in_slice(out_strides[0], t * BLOCK_COLS + cols, inner, VECTOR)
+            first = tl.cast(t * BLOCK_COLS, INDEX)
+            mask = (first + cols < n_cols) & across
+            pointers = pointers_of_tile(out_slices[0], out_strides[0], first, cols, inner, VECTOR)
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
-            tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+            tl.store(pointers, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, inner, 1)

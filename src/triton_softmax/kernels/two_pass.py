@@ -30,15 +30,17 @@ from .device.summaries import (
 )
 from .device.tiles import terms_of_tiles
 from .device.vectors import multiple_of
-from .strided import inner_strides, load_tile, offsets_in_slice, slices_of
+from .strided import inner_strides, load_tile, offsets_in_slice, pointers_of_tile, slices_of
 
 
 @triton.jit
 def place_of_tile(start, T: tl.constexpr, end, across, HOW: tl.constexpr):
-    """Columns and mask of a tile of the step that begins at `start`."""
+    """The first column of a tile of the step that begins at `start`, the others counted from it,
+    and the mask."""
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
-    cols = (start + T * HOW.block_cols + tl.arange(0, HOW.block_cols)[:, None]).to(INDEX)
-    return cols, (cols < end) & across
+    first = start + T * HOW.block_cols
+    cols = tl.arange(0, HOW.block_cols)[:, None].to(INDEX)
+    return first, cols, (cols < end - first) & across
 
 
 @triton.jit
@@ -48,9 +50,9 @@ def load_step(slices, strides, start, end, inner, across, OP: tl.constexpr, HOW:
     raw = ()
     places = ()
     for t in tl.static_range(TILES):
-        cols, mask = place_of_tile(start, t, end, across, HOW)
-        raw = raw + (load_tile(slices, strides, cols, inner, mask, OP, HOW),)
-        places = places + (tl.where(mask, cols, -1),)
+        first, cols, mask = place_of_tile(start, t, end, across, HOW)
+        raw = raw + (load_tile(slices, strides, first, cols, inner, mask, OP, HOW),)
+        places = places + (tl.where(mask, first + cols, -1),)
     return raw, places
 
 
@@ -175,11 +177,13 @@ def two_pass_kernel(
         for start in range(begin, end, STEP):
             raw, places = load_step(in_slices, in_strides, start, end, inner, across, OP, HOW)
             for t in tl.static_range(TILES):
-                cols, mask = place_of_tile(start, t, end, across, HOW)
+                first, cols, mask = place_of_tile(start, t, end, across, HOW)
                 values = placed(in_registers(raw[t], INNER), places[t], OP)
                 result = OP.finish(values, OP.terms(values, m, False), m, totals)
-                offsets = offsets_in_slice(out_strides[0], cols, inner, HOW.vector)
-                tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mask)
+                pointers = pointers_of_tile(
+                    out_slices[0], out_strides[0], first, cols, inner, HOW.vector
+                )
+                tl.store(pointers, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
             offsets = offsets_in_slice(out_strides[0], col, inner, 1)
