@@ -115,7 +115,8 @@ def check_rows(choice: Choice, rows: Rows, device: Device, any_order: bool = Fal
         body = n_cols // how.vector * how.vector if edges else n_cols
         assert how.vector == (rows.vector if edges else rows.divisor)
         assert all(map(is_power_of_2, (how.block_cols, how.block_rows)))
-        assert how.block_cols % how.vector == 0 and how.tiles in (1, 2, 3, 4, 5, 6, 8)
+        assert how.block_cols % how.vector == 0
+        assert how.tiles in (1, 2, 3, 4, 5, 6, *range(8, 33, 2))
         assert how.tiles * how.block_cols >= body and how.block_rows * how.block_cols <= 2**16
         groups = -(-groups // how.block_rows)
     elif choice.kernel == "split_rows":

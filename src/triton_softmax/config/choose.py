@@ -104,7 +104,8 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     least = 16 if edges else splitting.group_of(rows.n_cols) if traits.any_order else 1
     block_cols = max(least, power // facts["parts"])
     tiles = max(1, ceil_div(body, block_cols))
-    tiles += tiles == 7  # eight instead: one kernel fewer to compile per power of two
+    # Seven are eight, and more than that are even: fewer kernels to compile per power of two.
+    tiles += tiles == 7 or (tiles > 8 and tiles % 2)
     lanes = first("row_lanes", facts)
     enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
     block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))
@@ -237,7 +238,7 @@ def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
     groups = columns.groups(block_inner)
     # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
     as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
-    few_summaries = min(as_much, max(256, 512 // groups))
+    few_summaries = min(as_much, max(tile["chunks"], 512 // groups))
     busy = 32 * device.multiprocessors // groups
     n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
     return read_twice(columns, (block_cols, block_inner), tile["tiles"], tile["warps"], n_chunks)

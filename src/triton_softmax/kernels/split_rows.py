@@ -94,9 +94,13 @@ def body_of_chunk(
         end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
     # Dividing by VECTOR and multiplying by VECTOR // WIDTH shows the compiler the alignment.
     first = start // VECTOR * (VECTOR // WIDTH)
+    last = end // VECTOR * (VECTOR // WIDTH)
     lanes = tl.arange(0, HOW.block // WIDTH)
-    count = (end // VECTOR * (VECTOR // WIDTH) - first).to(tl.int32)
-    return first, lanes, lanes < count
+    if VECTOR == (8 if HOW.pairs else 4):
+        return 0, first + lanes, first + lanes < last
+    else:
+        # Narrow accesses have so many addresses that they would spill, but for lanes being constants.
+        return first, lanes, lanes < (last - first).to(tl.int32)
 
 
 @triton.jit
