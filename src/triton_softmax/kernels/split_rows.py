@@ -77,7 +77,8 @@ def columns_of_chunk(n_cols, chunk, rows):
 def body_of_chunk(
     begin, n_cols, chunk, rows, WIDTH: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """Offsets and mask of a chunk of a row's body, in units of WIDTH elements (2 for pairs).
+    """A number, the offsets that are counted from it and the mask of a chunk of a row's body, in
+    units of WIDTH elements (2 for pairs).
 
     The body is aligned and chunk_cols is a multiple of VECTOR, so every chunk is aligned. If sums
     must not depend on alignment (`any_order`), a chunk has the same columns wherever the row
@@ -94,13 +95,14 @@ def body_of_chunk(
         end = tl.minimum(start + chunk_cols, (begin + n_cols) // VECTOR * VECTOR)
     # Dividing by VECTOR and multiplying by VECTOR // WIDTH shows the compiler the alignment.
     first = start // VECTOR * (VECTOR // WIDTH)
-    last = end // VECTOR * (VECTOR // WIDTH)
-    lanes = tl.arange(0, HOW.block // WIDTH)
     if VECTOR == (8 if HOW.pairs else 4):
-        return 0, first + lanes, first + lanes < last
+        offsets = first + tl.arange(0, HOW.block // WIDTH)
+        return 0, offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
     else:
-        # Narrow accesses have so many addresses that they would spill, but for lanes being constants.
-        return first, lanes, lanes < (last - first).to(tl.int32)
+        # So many narrow accesses would spill their addresses, unless these differ by constants.
+        offsets = tl.arange(0, HOW.block // WIDTH)
+        count = end // VECTOR * (VECTOR // WIDTH) - first
+        return first, offsets, offsets < count.to(tl.int32)
 
 
 @triton.jit
@@ -126,11 +128,11 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
         ptr = rows.in_ptrs[i]
         begin = row * rows.in_strides[i]
         if HOW.pairs:
-            first, lanes, mask = body_of_chunk(begin, n_cols, chunk, rows, 2, OP, HOW)
-            body = body + (load_pairs(ptr, first, lanes, mask, OP.padding),)
+            first, offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 2, OP, HOW)
+            body = body + (load_pairs(ptr, first, offsets, mask, OP.padding),)
         else:
-            first, lanes, mask = body_of_chunk(begin, n_cols, chunk, rows, 1, OP, HOW)
-            body = body + (tl.load(ptr + first + lanes, mask=mask, other=OP.padding),)
+            first, offsets, mask = body_of_chunk(begin, n_cols, chunk, rows, 1, OP, HOW)
+            body = body + (tl.load(ptr + first + offsets, mask=mask, other=OP.padding),)
         if HOW.edges:
             cols, mask = edge_of_chunk(begin, n_cols, chunk, rows, OP, HOW)
             edge = edge + (tl.load(ptr + begin + cols, mask=mask, other=OP.padding),)
@@ -145,8 +147,8 @@ def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
     """The column of each element of a work item's body and edge; −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
-    first, lanes, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
-    body = tl.where(mask, (first - begin).to(tl.int32) + lanes, -1)
+    first, offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
+    body = tl.where(mask, (first + offsets - begin).to(tl.int32), -1)
     cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, OP, HOW)
     return body, tl.where(mask, cols, -1).to(tl.int32)
 
@@ -300,14 +302,14 @@ def write_chunk(
         out_ptr, begin = rows.out_ptrs[0], row * rows.out_strides[0]
         totals = adjusted(m, totals, numbers, OP)
         place, place_edge = places_of_chunk(rows, task, OP, HOW)
-        first, lanes, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
+        first, offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
         if HOW.keep_terms:
             result = OP.finish_terms(kept, m_own, m, totals)
         else:
             kept = optimization_barrier(kept, HOW.barrier)
             values = placed(elements(kept, rows, INNER, HOW.pairs), place, OP)
             result = OP.finish(values, OP.terms(values, m, False), m, totals)
-        tl.store(out_ptr + first + lanes, result.to(INNER).to(OUT), mask=mask)
+        tl.store(out_ptr + first + offsets, result.to(INNER).to(OUT), mask=mask)
         if HOW.edges:
             in_begin = row * rows.in_strides[0]
             cols, mask = edge_of_chunk(in_begin, rows.n_cols, chunk, rows, OP, HOW)

@@ -66,13 +66,13 @@ def _barrier(x):
 
 
 @triton.jit
-def load_pairs(ptr, first, lanes, mask, PADDING: tl.constexpr):
+def load_pairs(ptr, first, offsets, mask, PADDING: tl.constexpr):
     """Load pairs of 16-bit elements, each pair as one 32-bit integer. All offsets and the mask are
     in pairs; PADDING is the value of both elements outside the mask."""
     ELEMENT: tl.constexpr = ptr.dtype.element_ty
     other = tl.full((1,), PADDING, tl.float32).to(ELEMENT).to(tl.int16, bitcast=True).to(tl.int32)
     other = (other & 0xFFFF) | (other << 16)
-    return tl.load(ptr.to(tl.pointer_type(tl.int32)) + first + lanes, mask=mask, other=other)
+    return tl.load(ptr.to(tl.pointer_type(tl.int32)) + first + offsets, mask=mask, other=other)
 
 
 @triton.jit
