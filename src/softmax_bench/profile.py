@@ -94,6 +94,8 @@ def chosen(rows: list[dict]) -> dict[str, list[str]]:
     found = {case: [CHOOSER] for case in GEOMETRIES}
     for case, group in report.by_case(rows).items():
         suite, peer = case.split("/")[0], report.best_peer(group)
+        if not next(iter(group.values()))["bytes"]:
+            continue  # no traffic bounds it, and counters are told as shares of that
         slower = peer and report.standing(group, peer) == "behind"
         if suite not in NO_KERNELS and (case in missed or (slower and suite in HEADLINES)):
             found[case] = [CHOOSER]
