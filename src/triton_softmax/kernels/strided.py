@@ -104,11 +104,11 @@ def strided_kernel(
     raw = ()
     places = ()
     for t in tl.static_range(TILES):
-        first = tl.cast(t * BLOCK_COLS, INDEX)
-        mask = (first + cols < n_cols) & across
-        tile = load_tile(in_slices, in_strides, first, cols, inner, mask, OP, HOW)
+        start = tl.cast(t * BLOCK_COLS, INDEX)
+        mask = (start + cols < n_cols) & across
+        tile = load_tile(in_slices, in_strides, start, cols, inner, mask, OP, HOW)
         raw = raw + (tile,)
-        places = places + (tl.where(mask, first + cols, -1),)
+        places = places + (tl.where(mask, start + cols, -1),)
     numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
 
     m = 0.0
@@ -129,9 +129,9 @@ def strided_kernel(
             raw = barrier_of_tiles(raw, HOW.barrier)
             terms = terms_of_tiles(raw, places, m, INNER, OP)
         for t in tl.static_range(TILES):
-            first = tl.cast(t * BLOCK_COLS, INDEX)
-            mask = (first + cols < n_cols) & across
-            pointers = pointers_of_tile(out_slices[0], out_strides[0], first, cols, inner, VECTOR)
+            start = tl.cast(t * BLOCK_COLS, INDEX)
+            mask = (start + cols < n_cols) & across
+            pointers = pointers_of_tile(out_slices[0], out_strides[0], start, cols, inner, VECTOR)
             values = placed(in_registers(raw[t], INNER), places[t], OP)
             result = OP.finish(values, terms[t], m, totals)
             tl.store(pointers, result.to(INNER).to(OUT), mask=mask)
