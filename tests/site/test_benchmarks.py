@@ -706,6 +706,7 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
         us = speeds.get(each["provider"], 39.5)
         each |= dict.fromkeys(("p20", "p50", "p80"), us * each["length"]) | {"worst_error": us}
         each |= {"tflops": 1e5 / us} if "tflops" in each else {}
+        each |= {"us_loop": 2.5 * us * 1024}
     path = tmp_path / attention.FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(made))
@@ -718,7 +719,11 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     few = found["attention-rungs-backward"].text
     assert "16,384 keys" in few and "1,024 keys" not in few
     assert few.count("▲") - 1 == 4 * 2 and "FlexAttention" in few  # one is in the caption
+    ours = re.findall(r"in a loop</td><td[^>]*>([^<]+)", found["attention-loops"].text)
+    assert ours == ["51,200.0"] * 5  # of one query, and of four shapes with 1,024 keys
+    assert found["attention-loops"].text.count("20,480.0") == 4
     beside = attention.quoted(tmp_path)
+    assert beside["loops"]["forward"].high == pytest.approx(2.5)
     assert beside["backward"]["fa2"] == pytest.approx([2.0] * 20)
     assert beside["error"]["fa2"].high == pytest.approx(0.5)
     assert beside["decoding"]["copy"].mean == pytest.approx(0.9)

@@ -89,6 +89,24 @@ def speeds(found: Cases, unit: str = "TFLOP/s") -> str:
     return table(head, body, caption=caption)
 
 
+def loops(run: dict) -> str:
+    """A table of the times of a call on the GPU and in a loop, in which the host may be the slower
+    one: of one query, and forward at the fewest keys."""
+    forward = cases(run, "forward")
+    fewest = min(keys for _, _, keys in forward)
+    shown = {f"one query, {words(s)}": g for s, g in cases(run, "decoding").items()}
+    shown |= {words(s): g for s, g in forward.items() if s[2] == fewest}
+    names = {"attention": "ours", "sdpa": "PyTorch's choice"}
+    names |= {name: NAMES[name] for name in ("fa2", "cudnn")}
+    body = [
+        [said, where, *(f"{g[n][time]:,.1f}" if time in g.get(n, {}) else "·" for n in names)]
+        for said, g in shown.items()
+        for where, time in (("on the GPU", "p50"), ("in a loop", "us_loop"))
+    ]
+    head = ["shape", "where", *names.values()]
+    return table(head, body, left=2, caption="µs of a call, bfloat16, forward")
+
+
 def chart(found: Cases, direction: str, dim: int, causal: bool) -> str:
     """TFLOP/s over the number of keys; forward with the speed at which products and exponentials
     would take turns."""
@@ -118,6 +136,7 @@ def fragments(root: Path) -> dict[str, Fragment]:
         drawn = [chart(found, direction, *kind) for kind in longest]
         out[f"attention-rungs-{direction}"] = [speeds(few)] if few else []
         out[f"attention-{direction}"] = [*drawn, folded("Every length", speeds(found))] * bool(few)
+    out["attention-loops"] = [loops(run)] if run["rows"] else []
     return {name: _fragment(run, parts) for name, parts in out.items()}
 
 
@@ -149,16 +168,19 @@ def overtaken(forward: Cases) -> dict[str, dict[str, int]]:
 
 def quoted(root: Path) -> dict[str, dict]:
     """How many times as fast ours is as each other, by direction and name, and forward how many
-    times as wrong; and where a rung is overtaken by the one before it."""
+    times as wrong; where a rung is overtaken by the one before it; and by direction, how many times
+    as long ours takes in a loop as on the GPU."""
     run = newest_run(root)
     forward = cases(run, "forward")
-    out: dict[str, dict] = {"overtaken": overtaken(forward)}
+    out: dict[str, dict] = {"overtaken": overtaken(forward), "loops": {}}
     for direction in ("forward", "backward", "decoding"):
         groups = [group for group in cases(run, direction).values() if "attention" in group]
         others = {name for group in groups for name in group} & {"fa2", "cudnn", "flex", *DECODING}
         # A copy reads and writes its bytes; the others read theirs, which all are the same.
         rate = lambda row: row.get("bytes", 1) / row["p50"]  # noqa: E731
         out[direction] = {name: beside(groups, name, rate) for name in others}
+        ours = [group["attention"] for group in groups if "us_loop" in group["attention"]]
+        out["loops"][direction] = Values(row["us_loop"] / row["p50"] for row in ours)
         if direction == "forward" and others:
             out["error"] = {"fa2": beside(groups, "fa2", lambda row: row.get("worst_error"))}
     return out

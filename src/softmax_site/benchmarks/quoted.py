@@ -297,9 +297,15 @@ def machine(rows: list[dict]) -> Names:
 
 
 def run_words(rows: list[dict]) -> str:
-    """The GPU that some rows were measured on, and the day."""
-    days = sorted({row["utc"][:10] for row in rows})
-    return f"{gpu_of(rows)}, {' and '.join(dict.fromkeys([days[0], days[-1]]))}"
+    """The GPU that some rows were measured on, and when the runs began, as below tables: two may be
+    of one day.
+
+    >>> started = ["2026-11-29T12:35:37Z", "2026-11-29T03:07:19Z"]
+    >>> run_words([{"environment": {"gpu": "NVIDIA H200", "started": each}} for each in started])
+    'H200, 2026-11-29 03:07 and 2026-11-29 12:35 UTC'
+    """
+    starts = sorted({time_text(row["environment"]["started"]) for row in rows})
+    return f"{gpu_of(rows)}, {listed(starts)} UTC"
 
 
 def runs(rows: list[dict]) -> str:
