@@ -11,9 +11,11 @@ from made_data import row, turns
 from softmax_bench import report
 from softmax_bench.__main__ import main
 from softmax_bench.cases import select
+from softmax_bench.launches import DATA, read_rows
 from softmax_bench.random_shapes import CELLS, DIVISORS, ELEMENTS, LENGTHS, draw, layout_of, pitch
 from softmax_bench.report import timed
 from softmax_bench.roster import CHOOSER
+from softmax_bench.schema import ROOT
 
 SEEDS = (0, 1, 987654)
 
@@ -61,6 +63,11 @@ def test_the_command_draws_the_published_cells_or_those_of_a_seed(capsys):
     some = ",".join(of_seven[3:5])
     assert main(["list", "--seed", "7", "--cases", some]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_the_seed_is_that_of_the_published_cells():
+    published = {row["case"] for row in read_rows(ROOT / DATA) if row["suite"] == "random"}
+    assert published == {case.id for case in draw()}
 
 
 def test_the_summary_adds_up():
