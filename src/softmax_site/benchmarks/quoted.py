@@ -345,7 +345,6 @@ class Quoted(dict[str, Any]):
             "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
             "linear_loss": lambda: time_and_memory(rows("loss_head", op="linear_cross_entropy")),
-            "same_bits": lambda: Values(each["ratio"] for each in self["invariant"]["calls"].values()),
             "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),
             "front_loss": lambda: time_and_memory(front_loss(data)),
             "logits": lambda: " × ".join(f"{size:,}" for size in LOGITS),
