@@ -183,8 +183,8 @@ OUT_OF_STEP = {
     (150_002, "float32"): (0, 0),
     (150_004, "bfloat16"): (0, 0),
 }
-"""Rows of a matrix of 150,016 columns, which start elsewhere than those of a contiguous result. What
-spills does so by choice: with more registers, and so fewer programs, it took longer when timed."""
+"""Rows of a matrix of 150,016 columns, which start elsewhere than those of a contiguous result.
+What spills does so by choice: its registers are those that were fastest when timed."""
 
 
 @pytest.mark.parametrize("case", OUT_OF_STEP, ids=lambda case: f"{case[0]}-{case[1]}")
