@@ -220,8 +220,12 @@ def front_loss(data: dict) -> list[dict]:
 
 
 def time_and_memory(rows: list[dict]) -> dict[str, Names]:
-    """The time of each provider in µs, and its peak memory beside the inputs in GiB."""
-    return {row["provider"]: Names(us=timed(row), gib=row["peak_bytes"] / 2**30) for row in rows}
+    """The time of each provider, and its peak memory beside the inputs in GiB."""
+    return {
+        row["provider"]: Names(us=us, ms=us / 1e3, gib=row["peak_bytes"] / 2**30)
+        for row in rows
+        if (us := timed(row))
+    }
 
 
 # Shapes drawn at random
@@ -346,6 +350,7 @@ class Quoted(dict[str, Any]):
             "few_rows_in_a_loop": lambda: in_a_loop(rows("few_rows")),
             "compiled": lambda: Stand(by_case(rows("compiled")).values(), answered_torch),
             "memory": lambda: memory(rows("loss_head", op="cross_entropy", inputs="normal")),
+            "linear_loss": lambda: time_and_memory(rows("loss_head", op="linear_cross_entropy")),
             "front": lambda: of_rows(rows(share.SUITE, dtype=share.DTYPE)),
             "front_loss": lambda: time_and_memory(front_loss(data)),
             "logits": lambda: " × ".join(f"{size:,}" for size in LOGITS),
