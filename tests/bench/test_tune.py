@@ -203,6 +203,8 @@ def test_a_line_is_read_in_the_order_of_its_columns():
     rows = way("softmax/forward/bfloat16/2500000x51", "32 8 2 4")
     assert rows.how == (32, 8, 2, False, 7, True) and rows.num_warps == 4
     assert way("softmax/forward/bfloat16/2500000x51", "32 8 1 4").how == (32, 8, 1, False, 7, False)
+    padded = way("softmax/forward/bfloat16/300x150002/padded", "8192 96 4 0 1 0")
+    assert padded.how[:3] == (8192, 2, False), "out of step, accesses are what divides all rows"
 
 
 def test_a_batch_invariant_case_asks_for_batch_invariant_choices():

@@ -724,6 +724,7 @@ def test_charts_and_tables_of_attention_follow_its_file(tmp_path):
     assert found["attention-loops"].text.count("20,480.0") == 4
     beside = attention.quoted(tmp_path)
     assert beside["loops"]["forward"].high == pytest.approx(2.5)
+    assert beside["looped"]["sdpa"] == beside["decoding"]["sdpa"]  # all take 2.5 times as long
     assert beside["backward"]["fa2"] == pytest.approx([2.0] * 20)
     assert beside["error"]["fa2"].high == pytest.approx(0.5)
     assert beside["decoding"]["copy"].mean == pytest.approx(0.9)

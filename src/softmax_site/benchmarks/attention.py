@@ -168,8 +168,8 @@ def overtaken(forward: Cases) -> dict[str, dict[str, int]]:
 
 def quoted(root: Path) -> dict[str, dict]:
     """How many times as fast ours is as each other, by direction and name, and forward how many
-    times as wrong; where a rung is overtaken by the one before it; and by direction, how many times
-    as long ours takes in a loop as on the GPU."""
+    times as wrong; where a rung is overtaken by the one before it; by direction, how many times as
+    long ours takes in a loop as on the GPU; and how many times as fast its one query is in one."""
     run = newest_run(root)
     forward = cases(run, "forward")
     out: dict[str, dict] = {"overtaken": overtaken(forward), "loops": {}}
@@ -181,6 +181,9 @@ def quoted(root: Path) -> dict[str, dict]:
         out[direction] = {name: beside(groups, name, rate) for name in others}
         ours = [group["attention"] for group in groups if "us_loop" in group["attention"]]
         out["loops"][direction] = Values(row["us_loop"] / row["p50"] for row in ours)
+        if direction == "decoding":
+            in_a_loop = lambda row: 1 / row["us_loop"] if "us_loop" in row else None  # noqa: E731
+            out["looped"] = {name: beside(groups, name, in_a_loop) for name in others}
         if direction == "forward" and others:
             out["error"] = {"fa2": beside(groups, "fa2", lambda row: row.get("worst_error"))}
     return out

@@ -77,8 +77,8 @@ def columns_of_chunk(n_cols, chunk, rows):
 def body_of_chunk(
     begin, n_cols, chunk, rows, WIDTH: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr
 ):
-    """A number, the offsets that are counted from it and the mask of a chunk of a row's body, in
-    units of WIDTH elements (2 for pairs).
+    """(first, offsets, mask) of a chunk of a row's body, in units of WIDTH elements (2 for pairs):
+    a lane's unit lies at first + its offset from where the tensor begins.
 
     The body is aligned and chunk_cols is a multiple of VECTOR, so every chunk is aligned. If sums
     must not depend on alignment (`any_order`), a chunk has the same columns wherever the row

@@ -45,15 +45,15 @@ class Columns(NamedTuple):
 
 
 @triton.jit
-def place_of_tile(ptr, strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
+def pointers_of_chunk(ptr, strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl.constexpr):
     """Pointers and mask of a chunk's tile; AGAIN: recomputed, not kept in registers."""
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     cols = optimization_barrier((tl.arange(0, HOW.block_cols),), AGAIN)[0][:, None]
     inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
-    first = (chunk * HOW.block_cols).to(INDEX)
-    pointers = pointers_of_tile(ptr, strides, first, cols.to(INDEX), inner.to(INDEX), HOW.vector)
+    start = (chunk * HOW.block_cols).to(INDEX)
+    pointers = pointers_of_tile(ptr, strides, start, cols.to(INDEX), inner.to(INDEX), HOW.vector)
     across = inner < multiple_of(columns.n_inner, HOW.vector)
-    return pointers, (cols < columns.n_cols - first) & across
+    return pointers, (cols < columns.n_cols - start) & across
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def load_tile(chunk, columns, OP: tl.constexpr, HOW: tl.constexpr, AGAIN: tl.con
     raw = ()
     for i in tl.static_range(len(columns.in_ptrs) - OP.numbers):
         ptr, strides = columns.in_ptrs[i], columns.in_strides[i]
-        pointers, mask = place_of_tile(ptr, strides, chunk, columns, HOW, AGAIN)
+        pointers, mask = pointers_of_chunk(ptr, strides, chunk, columns, HOW, AGAIN)
         raw = raw + (tl.load(pointers, mask=mask, other=OP.padding),)
     return raw
 
@@ -110,7 +110,7 @@ def write_tile(
         largest = m
         adjusted_totals = adjusted(m, totals, numbers, OP)
         totals = spread(adjusted_totals, 0)
-        pointers, mask = place_of_tile(out_ptrs[0], out_strides[0], chunk, columns, HOW, AGAIN)
+        pointers, mask = pointers_of_chunk(out_ptrs[0], out_strides[0], chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
         values = placed(values, columns_of_tile(chunk, columns, HOW), OP)
         if OP.shifted:

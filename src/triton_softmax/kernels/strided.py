@@ -51,9 +51,9 @@ def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
 
 @triton.jit
 def pointers_of_tile(ptr, strides, first, cols, inner, VECTOR: tl.constexpr):
-    """Pointers to the elements of a tile of an outer slice, whose columns are counted from `first`.
+    """Pointers to a tile within an outer slice: first + cols along the columns, inner across them.
 
-    What all threads have in common is one number, so that an address takes few instructions.
+    `first` is one number for all threads, so that an address takes few instructions.
     """
     begin = ptr + first * multiple_of(strides[1], VECTOR)
     return begin + offsets_in_slice(strides, cols, inner, VECTOR)

@@ -35,8 +35,8 @@ from .strided import inner_strides, load_tile, offsets_in_slice, pointers_of_til
 
 @triton.jit
 def place_of_tile(start, T: tl.constexpr, end, across, HOW: tl.constexpr):
-    """The first column of a tile of the step that begins at `start`, the others counted from it,
-    and the mask."""
+    """(first, cols, mask) of a tile of the step that begins at `start`: its elements lie at
+    first + cols along the columns."""
     INDEX: tl.constexpr = tl.int64 if HOW.wide_index else tl.int32
     first = start + T * HOW.block_cols
     cols = tl.arange(0, HOW.block_cols)[:, None].to(INDEX)

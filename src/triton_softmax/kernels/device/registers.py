@@ -67,8 +67,8 @@ def _barrier(x):
 
 @triton.jit
 def load_pairs(ptr, first, offsets, mask, PADDING: tl.constexpr):
-    """Load pairs of 16-bit elements, each pair as one 32-bit integer. All offsets and the mask are
-    in pairs; PADDING is the value of both elements outside the mask."""
+    """Load the pairs of 16-bit elements at first + offsets, each as one 32-bit integer. All three,
+    mask included, count pairs; PADDING is the value of both elements outside the mask."""
     ELEMENT: tl.constexpr = ptr.dtype.element_ty
     other = tl.full((1,), PADDING, tl.float32).to(ELEMENT).to(tl.int16, bitcast=True).to(tl.int32)
     other = (other & 0xFFFF) | (other << 16)
