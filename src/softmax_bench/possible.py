@@ -31,13 +31,13 @@ MOST_POLLS = 4  # most words that a thread polls at once; each takes two registe
 
 def tiles_of(length: int, smallest: int) -> list[tuple[int, int]]:
     """Return the ways to cover a length, as (columns per tile, tiles): one tile, or several of a
-    quarter or an eighth of the next power of two, but never seven."""
+    quarter or an eighth of the next power of two."""
     power = next_power_of_2(length)
     found = [(power, 1)]
     for parts in (4, 8):
-        tiles = ceil_div(length, max(1, power // parts))
-        if power // parts >= smallest and tiles < parts:
-            found.append((power // parts, tiles + (tiles == 7)))
+        width = power // parts
+        if width >= smallest and length <= (parts - 1) * width:
+            found.append((width, choose.count_tiles(length, width)))
     return found
 
 

@@ -194,8 +194,8 @@ def split_rows(problem: Problem, *numbers: int) -> Choice | None:
     """Whole rows in tiles of so many columns, by so many warps, or several rows with accesses of so
     many elements; or rows cut as a line of the tables says, and None if the chunks would not run at
     once."""
-    rows: Any = problem.facts
-    rows = rows if rows.edges else rows.without_edges()
+    facts: Any = problem.facts
+    rows = facts.in_whole()
     if len(numbers) == 4:
         n_rows, cols, vector, warps = numbers
         edges = rows.edges and vector > 1

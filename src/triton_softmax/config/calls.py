@@ -90,6 +90,11 @@ class Rows(NamedTuple):
         """Return the rows with narrower accesses, which divide every row."""
         return self._replace(vector=self.divisor, edges=False)
 
+    def in_whole(self) -> "Rows":
+        """Return the rows with the accesses that move all of them: what divides every row, unless
+        they have edges."""
+        return self if self.edges else self.without_edges()
+
 
 class Modified(NamedTuple):
     """Rows with score modifiers."""

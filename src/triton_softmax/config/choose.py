@@ -71,7 +71,7 @@ def named(kernel: str, rows: Rows, traits: Traits, device: Device) -> Choice:
             "vector"
         )
     if split:
-        return split_rows(rows, traits, device)
+        return split_rows(rows.in_whole(), traits, device)
     rows = rows._replace(edges=True) if edges else rows.without_edges()
     return row_tile(rows, traits, device)
 
@@ -80,8 +80,8 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Choose whole rows in one program, else chunks on several programs, else loops."""
     if not (traits.any_order and rows.n_cols > splitting.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
-        if not rows.edges or first("without_edges", facts) is not None:
-            rows = rows.without_edges()
+        no_edges = first("without_edges", facts) is not None
+        rows = rows.without_edges() if no_edges else rows.in_whole()
         facts.update(edges=rows.edges, vector=rows.vector)
         if first("one_program", facts) is not None:
             return row_tile(rows, traits, device)
@@ -89,6 +89,13 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     if not splitting.can_be_split(one):
         return row_loops(one, traits, device)
     return (split_invariant if traits.any_order else split_rows)(rows, traits, device)
+
+
+def count_tiles(length: int, block_cols: int) -> int:
+    """Return how many tiles cover a length: never seven, and of more than eight an even number, so
+    that fewer kernels are compiled for each power of two."""
+    tiles = max(1, ceil_div(length, block_cols))
+    return tiles + (tiles == 7 or tiles > 8 and tiles % 2)
 
 
 def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -103,9 +110,7 @@ def row_tile(rows: Rows, traits: Traits, device: Device) -> Choice:
     facts["parts"] = first("row_parts", facts)["parts"]
     least = 16 if edges else splitting.group_of(rows.n_cols) if traits.any_order else 1
     block_cols = max(least, power // facts["parts"])
-    tiles = max(1, ceil_div(body, block_cols))
-    # Seven are eight, and more than that are even: fewer kernels to compile per power of two.
-    tiles += tiles == 7 or (tiles > 8 and tiles % 2)
+    tiles = count_tiles(body, block_cols)
     lanes = first("row_lanes", facts)
     enough_for_all = next_power_of_2(rows.n_rows // (2 * device.multiprocessors))
     block_rows = min(lanes["rows"], max(1, lanes["lanes"] // (block_cols if tiles == 1 else power)))

@@ -99,7 +99,8 @@ def body_of_chunk(
         offsets = first + tl.arange(0, HOW.block // WIDTH)
         return 0, offsets, offsets < end // VECTOR * (VECTOR // WIDTH)
     else:
-        # So many narrow accesses would spill their addresses, unless these differ by constants.
+        # Accesses of less than 16 bytes are many, and would spill their addresses unless these
+        # differ by constants.
         offsets = tl.arange(0, HOW.block // WIDTH)
         count = end // VECTOR * (VECTOR // WIDTH) - first
         return first, offsets, offsets < count.to(tl.int32)
