@@ -52,7 +52,7 @@ def aligned_rows(n_cols, vector, edges, *, tiles=1, rows=4) -> Choice:
 
 
 def split_rows(
-    n_cols, vector, edges, *, chunk=16, depth=0, pairs=False, keep_terms=False, two_launches=False
+    n_cols, vector, edges, *, chunk=16, depth=0, pairs=False, keep_terms=False, apart=False
 ) -> Choice:
     n_chunks = triton.cdiv(n_cols, chunk)
     words = max(triton.next_power_of_2(n_chunks), LANES)
@@ -64,7 +64,7 @@ def split_rows(
         barrier=pairs and not INTERPRETED,
         keep_terms=keep_terms,
         depth=depth,
-        wait=not INTERPRETED and not two_launches,
+        wait=not INTERPRETED and not apart,
         backoff=0,
         publish=True,
         write=True,
@@ -72,7 +72,7 @@ def split_rows(
         polls=max(1, words // 128),
     )
     return Choice(
-        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=two_launches
+        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=apart
     )
 
 
@@ -94,15 +94,15 @@ def split_strided(n_cols, vector, edges, *, inner=4, cols=CHUNK, of=1, wide=Fals
 
 
 def two_pass(
-    n_cols, vector, edges, *, inner=4, cols=4, tiles=2, of=1, wide=False, two_launches=False
+    n_cols, vector, edges, *, inner=4, cols=4, tiles=2, of=1, wide=False, apart=False
 ) -> Choice:
     """All steps of so many tiles of `cols` in one launch, or chunks of two steps in two."""
     step = cols * tiles
-    chunk = 2 * step if two_launches else triton.cdiv(n_cols, step) * step
+    chunk = 2 * step if apart else triton.cdiv(n_cols, step) * step
     n_chunks = triton.cdiv(n_cols, chunk)
     how = TwoPass(cols, inner, of, wide, publish=True, write=True, tiles=tiles)
     return Choice(
-        "two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, two_launches=n_chunks > 1
+        "two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=n_chunks > 1
     )
 
 
@@ -210,12 +210,12 @@ FORMS = {
     "aligned_rows-tiles": Form(aligned_rows, {"tiles": 3, "rows": 2}),
     "split_rows": Form(split_rows, float64=False),
     "split_rows-pipeline": Form(split_rows, {"depth": 1}, float64=False),
-    "split_rows-two-launches": Form(split_rows, {"two_launches": True}, float64=False),
+    "split_rows-two-launches": Form(split_rows, {"apart": True}, float64=False),
     "strided": Form(strided),
     "strided-tiles": Form(strided, {"cols": CHUNK}),
     "split_strided": Form(split_strided, float64=False),
     "two_pass": Form(two_pass),
-    "two_pass-two-launches": Form(two_pass, {"two_launches": True}),
+    "two_pass-two-launches": Form(two_pass, {"apart": True}),
 }
 EVERY_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 

@@ -44,6 +44,11 @@ def work(
     how: Any = choice.how
     tensors = traits.inputs + (not traits.reduces)
     if isinstance(call, Columns):
+        fold = getattr(how, "fold", 1)
+        vector = max(call.vector, how.vector)
+        call = call._replace(
+            n_cols=call.n_cols // fold, n_inner=call.n_inner * fold, vector=vector
+        )
         cols, steps = ceil_div(call.n_cols, choice.n_chunks), 1
         lanes = how.block_cols * getattr(how, "tiles", 1) * how.block_inner
         across = min(how.block_inner, call.n_inner)
@@ -97,7 +102,7 @@ def duration(choice: Choice, call: Rows | Columns, traits: Traits, device: Devic
     while 2 << doublings <= warps:
         doublings += 1
     latency = LATENCY + SERIAL * issued / threads + MEETING * doublings + STEP * (steps - 1)
-    if choice.n_chunks > 1 and not choice.two_launches:
+    if choice.n_chunks > 1 and not choice.apart:
         depth = getattr(how, "depth", 0)
         latency += EXCHANGE * (1 + depth / 2) + POLL * getattr(how, "polls", 0)
         if waves > 1 and not depth:

@@ -175,15 +175,13 @@ def ways(problem: Problem, lines: list[str]) -> list[Choice]:
     return list(dict.fromkeys(few))
 
 
-def split_columns(problem: Problem, tall: int, wide: int, warps: int, *loop: int) -> Choice | None:
-    """Columns cut into chunks, None if these would not run at once; with numbers of tiles in a step
-    and of chunks, columns read in loops."""
+def split_columns(problem: Problem, tall: int, wide: int, warps: int, *tiles: int) -> Choice | None:
+    """Columns cut into chunks, None if these would not run at once; with a number of tiles in a
+    step, columns read in loops."""
     facts: Any = problem.facts
-    if loop:
-        tiles, n_chunks = loop
-        block_inner = facts.side_by_side(wide)
-        tile = tall * wide // block_inner, block_inner
-        return chooser.read_twice(facts, tile, tiles, warps, n_chunks)
+    if tiles:
+        tile = {"tall": tall, "wide": wide, "warps": warps, "tiles": tiles[0]}
+        return chooser.two_pass(facts, problem.traits, problem.device, tile)
     if tall >= 2 * facts.n_cols:
         return None
     one = facts._replace(n_outer=1) if problem.traits.any_order else facts

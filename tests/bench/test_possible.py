@@ -33,7 +33,7 @@ def in_chunks(n_rows, warps=1, most=None, depth=0):
 
 COLUMNS = Columns(3000, 100, 50, 2, 4, 4, False)
 TILE = Choice("strided", StridedTile(128, 64, 4, True, False), 16)
-LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, two_launches=True)
+LOOPS = Choice("two_pass", TwoPass(32, 64, 4, False, True, True), 1, None, 2, 64, apart=True)
 MODELLED = {
     # Each of 500 programs moves 2 · 2 · 1024 · 4 bytes and issues 2048 · 12 + 1024 · 9 = 33,792
     # instructions, in 1000 + 33792 / 128 + 2 · 250 = 1764 ns without others, which is also how long

@@ -46,7 +46,8 @@ def room(choice) -> int:
     assert lanes & (lanes - 1) == 0
     edges = 2 * how.vector if choice.kernel == "aligned_rows" else 0
     wide = lanes * getattr(how, "tiles", 1)
-    return edges + max(choice.n_chunks * (choice.chunk_cols or lanes), wide)
+    lines = max(choice.n_chunks * (choice.chunk_cols or lanes), wide)
+    return edges + lines * getattr(how, "fold", 1)
 
 
 def test_what_is_tried_is_possible_and_no_two_alike(drawn):

@@ -40,7 +40,7 @@ WAYS = [
     ({"depth": 2, "keep_terms": False}, {"max_programs": 8}),
     (
         {"depth": 0, "keep_terms": False, "wait": False},
-        {"max_programs": None, "two_launches": True},
+        {"max_programs": None, "apart": True},
     ),
 ]
 

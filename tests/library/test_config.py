@@ -91,8 +91,9 @@ def check_launch(choice: Choice, n_groups: int, device: Device) -> None:
     for how in choice.launches:
         assert {n: type(value) for n, value in how._asdict().items()} == get_type_hints(type(how))
         assert device.nvidia or not (getattr(how, "wait", False) or getattr(how, "barrier", False))
-    if choice.two_launches:
-        publish, write = choice.launches
+    if choice.apart:
+        publish, *merge, write = choice.launches
+        assert len(merge) == (choice.kernel == "two_pass")
         assert publish._replace(publish=False, write=True) == write and not publish.write
         assert not getattr(publish, "wait", False), "all words are there, and nobody waits"
 
@@ -152,8 +153,14 @@ def test_rows_on_both_sides_of_every_threshold(itemsize, traits, device):
 
 
 def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
-    how, n_cols = choice.how, columns.n_cols
-    assert how.vector == columns.stated_vector and how.wide_index == columns.wide_index
+    how = choice.how
+    fold = getattr(how, "fold", 1)
+    lines, n_cols = fold * columns.n_inner, columns.n_cols // fold
+    assert n_cols * fold == columns.n_cols and how.wide_index == columns.wide_index
+    if fold == 1:
+        assert how.vector == columns.stated_vector
+    else:
+        assert how.vector > columns.vector and lines % how.vector == 0
     assert is_power_of_2(how.block_cols) and is_power_of_2(how.block_inner)
     if choice.kernel == "strided":
         assert how.tiles * how.block_cols >= n_cols and choice.n_chunks == 1
@@ -162,13 +169,13 @@ def check_columns(choice: Choice, columns: Columns, device: Device) -> None:
         assert columns.itemsize < 8 and device.nvidia
         check_chunks(choice, n_cols, device, how.chunks, how.chunks * how.block_inner)
     else:
-        assert choice.kernel == "two_pass" and choice.two_launches == (choice.n_chunks > 1)
-        assert choice.chunk_cols % how.block_cols == 0, "tiles do not reach into the next chunk"
+        spread = fold > 1 and lines > how.block_inner
+        assert choice.kernel == "two_pass" and choice.apart == (choice.n_chunks > 1 or spread)
+        step = how.tiles * how.block_cols
+        assert choice.chunk_cols % step == 0, "steps do not reach into the next chunk"
         assert choice.chunk_cols * (choice.n_chunks - 1) < n_cols
-        words = 8 * choice.n_chunks * how.block_inner
-        held = choice.chunk_cols * how.block_inner * columns.itemsize * 2
-        assert choice.n_chunks == 1 or words <= held, "no more summaries than elements"
-    groups = columns.n_outer * -(-columns.n_inner // how.block_inner)
+        assert how.merged * how.at_once == 4096 and is_power_of_2(how.merged)
+    groups = columns.n_outer * -(-lines // how.block_inner)
     check_launch(choice, groups, device)
 
 
@@ -225,7 +232,7 @@ def test_what_takes_registers_beside_the_elements_leaves_none_for_the_next_chunk
 def test_two_launches_where_chunks_cannot_all_run():
     n_cols = 528 * 8192 + 8
     choice = choose(10**5, n_cols, 2)
-    assert choice.two_launches and not choice.how.wait
+    assert choice.apart and not choice.how.wait
     launches, workspace = plan.launches_of(SOFTMAXES["softmax"], choice, (10**5, 0, 0), n_cols)
     assert [launch.constants["HOW"] for launch in launches] == list(choice.launches)
     assert workspace.n_words == 10**5 * choice.n_chunks and not workspace.zeroed
@@ -351,11 +358,12 @@ def test_loops_publish_before_they_write(op):
     n_tensors = op.inputs + 1
     outer, inner = (3, *(0,) * n_tensors), (100, *(1,) * n_tensors)
     how = TwoPass(64, 32, vector=4, wide_index=False, publish=True, write=True)
-    choice = Choice("two_pass", how, 4, None, 5, 128, None, two_launches=True)
+    choice = Choice("two_pass", how, 4, None, 5, 128, None, apart=True)
     made, workspace = plan.launches_of(op, choice, outer, 600, (100,) * n_tensors, inner)
-    assert [launch.constants["HOW"] for launch in made] == list(choice.launches)
-    assert [launch.grid for launch in made] == [3 * 4 * 5] * 2
-    assert workspace.n_words == 2 * 32 * made[0].grid and not workspace.zeroed
+    n_launches = 2 if op.reduces else 3  # column scalars are written where they are merged
+    assert [launch.constants["HOW"] for launch in made] == [*choice.launches][:n_launches]
+    assert [launch.grid for launch in made] == [3 * 4 * 5, 3 * 25, 3 * 4 * 5][:n_launches]
+    assert workspace.n_words == 2 * 3 * 5 * 100 and not workspace.zeroed
 
 
 @pytest.mark.parametrize("device", [Device(), H200], ids=["any", "H200"])

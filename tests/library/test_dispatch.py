@@ -119,7 +119,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     ways = {"dtype": out_dtype, "kernel": kernel}
     y = probe.run(operation, (x,), dim, *ways.values())
     kernels = launched(probe.plan_of(operation, (x,), dim, *ways.values()))
-    assert {*kernels} == {f"{ran}_kernel"}
+    assert {*kernels} - {"merge_chunks_kernel"} == {f"{ran}_kernel"}
     assert y.is_contiguous() and y.dtype == (out_dtype or x.dtype)
     assert_result(operation, y, (x.to(y.dtype),), dim)
     dy = tensor(*y.shape, dtype=y.dtype, seed=9, scale=1.0)
@@ -132,7 +132,7 @@ def check(operation, x, dim, ran, *, out_dtype=None, kernel=None):
     assert dx.shape == x.shape and dx.is_contiguous() and dx.dtype == x.dtype
     if kernel:
         kernels = launched(probe.plan_of(back, tuple(inputs), dim, x.dtype, kernel))
-        assert {*kernels} == {f"{ran}_kernel"}
+        assert {*kernels} - {"merge_chunks_kernel"} == {f"{ran}_kernel"}
     coarse = max((x.dtype, y.dtype), key=lambda dtype: torch.finfo(dtype).eps)
     atol = {torch.float32: 2e-5, torch.float64: None}.get(coarse, 4e-3)
     assert_near(dx, expected(back, tuple(inputs), dim), dtype=coarse, atol=atol)

@@ -7,11 +7,13 @@ name means the same everywhere.
 from typing import NamedTuple
 
 VECTOR_BYTES = 16  # the widest access of one thread
+LINE_BYTES = 128  # a line of the cache
 
 # Occupancy limits of a multiprocessor that hold on every NVIDIA architecture from sm_80 on.
 REGISTERS, RESIDENT_WARPS, RESIDENT_PROGRAMS = 65536, 48, 16
 
 MOST_SIDE_BY_SIDE = 1024  # columns side by side in any tile
+MOST_DOUBLINGS = 5  # so that at most 32 lines count as one
 
 
 def ceil_div(n: int, divisor: int) -> int:
@@ -118,6 +120,26 @@ class Columns(NamedTuple):
     vector: int  # elements per access across columns
     stated_vector: int  # the vector as a kernel constant: 1 if Triton infers it by itself
     wide_index: bool  # offsets within one outer slice need 64 bits
+    # Elements that divide lines if 1, 2, 4, … lines of n_inner elements, which are adjacent in
+    # memory, count as one; empty if they may not.
+    lines: tuple[int, ...] = ()
+
+    def folded(self, line_bytes: int) -> tuple["Columns", int]:
+        """Return the columns with so many lines as one that these are multiples of `line_bytes`, if
+        they can be, and how many they are: one if accesses move whole vectors as it is.
+
+        >>> odd = columns_of(1, 800, 51, 2, (0, 0), ((0, 51, 1),) * 2)
+        >>> odd.folded(16)[1], odd.folded(128)[1], odd.folded(128)[0].vector
+        (8, 32, 8)
+        """
+        whole = VECTOR_BYTES // self.itemsize
+        if self.vector >= whole or not self.lines:
+            return self, 1
+        most = min(max(self.lines), line_bytes // self.itemsize)
+        at = next(at for at, divisor in enumerate(self.lines) if divisor >= most)
+        vector = min(most, whole)
+        folded = self._replace(n_cols=self.n_cols >> at, n_inner=self.n_inner << at, vector=vector)
+        return folded._replace(stated_vector=vector, lines=()), 1 << at
 
     def side_by_side(self, wide: int) -> int:
         """Return the columns side by side in a tile: at most `wide`, hardly more than there are."""
@@ -142,12 +164,20 @@ def vector_of_lines(itemsize: int, addresses: tuple[int, ...], counts: tuple[int
     >>> vector_of_lines(4, (4, 512), (1024, 65536))  # the first tensor is unaligned
     1
     """
-    width = VECTOR_BYTES // itemsize
     if any(address % VECTOR_BYTES for address in addresses):
         return 1
-    while any(count % width for count in counts):
-        width //= 2
-    return width
+    return divisor_of(counts, VECTOR_BYTES // itemsize)
+
+
+def divisor_of(counts: tuple[int, ...], most: int) -> int:
+    """Return the largest power of two, up to `most`, that divides all counts.
+
+    >>> divisor_of((24, 0), 64), divisor_of((24, 0), 4)
+    (8, 4)
+    """
+    while any(count % most for count in counts):
+        most //= 2
+    return most
 
 
 def rows_of(
@@ -200,4 +230,13 @@ def columns_of(
     last = max([(n_cols - 1) * each[1] + (n_inner - 1) * each[2] for each in strides])
     # The last tile reaches beyond the last column.
     wide_index = max(last, n_inner + MOST_SIDE_BY_SIDE - 1) >= 2**31
-    return Columns(n_outer, n_cols, n_inner, held or itemsize, vector, stated, wide_index)
+    lines: tuple[int, ...] = ()
+    if n_inner > 1 and all(each[1:] == (n_inner, 1) for each in strides):
+        steps = [each[0] for each in strides]
+        folds = [at for at in range(MOST_DOUBLINGS + 1) if n_cols % 2**at == 0]
+        if not any(address % VECTOR_BYTES for address in addresses):
+            lines = tuple(
+                [divisor_of((n_inner << at, *steps), LINE_BYTES // itemsize) for at in folds]
+            )
+    shape = n_outer, n_cols, n_inner, held or itemsize
+    return Columns(*shape, vector, stated, wide_index, lines)

@@ -4,11 +4,20 @@ The [tables][triton_softmax.config.measured] of measured constants decide on eve
 measured on H100 and H200 GPUs; elsewhere nobody has measured what they reach.
 """
 
-import math
 from typing import Any
 
 from . import splitting
-from .calls import Columns, Device, Modified, Rows, Traits, ceil_div, next_power_of_2
+from .calls import (
+    LINE_BYTES,
+    VECTOR_BYTES,
+    Columns,
+    Device,
+    Modified,
+    Rows,
+    Traits,
+    ceil_div,
+    next_power_of_2,
+)
 from .constants import TILE_KERNELS, Choice, ModifiedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
 
@@ -42,6 +51,8 @@ def facts_of(call: Rows | Modified | Columns, traits: Traits, device: Device) ->
     facts.update(cols=call.n_cols, terms=traits.keeps_terms, exp=traits.exp_in_finish)
     power = next_power_of_2(call.n_cols)
     facts.update(power=power, full=call.n_cols == power, load=groups / device.multiprocessors)
+    if isinstance(call, Columns):
+        facts.update(slice=call.n_cols * call.n_inner)
     facts["programs"] = groups * ceil_div(call.n_cols, 512) / device.multiprocessors
     for block in (2048, 4096, 8192):
         facts[f"of_{block}"] = ceil_div(call.n_cols, block)
@@ -169,7 +180,7 @@ def on_ranks(rows: Rows, traits: Traits, device: Device, ranks: int, sums: int =
     how: Any = choice.how
     words, polls = splitting.lanes_and_polls(ranks * choice.n_chunks, choice.num_warps)
     how = how._replace(wait=False, depth=0, words=words, polls=polls, ranks=ranks)
-    return choice._replace(how=how, max_programs=None, two_launches=True)
+    return choice._replace(how=how, max_programs=None, apart=True)
 
 
 def in_one_loop(modified: Modified, traits: Traits, device: Device, ranks: int) -> Choice:
@@ -184,7 +195,7 @@ def in_one_loop(modified: Modified, traits: Traits, device: Device, ranks: int) 
     steps = max(1, ceil_div(modified.n_cols, cols))
     choice = in_loops("modified_rows", how, warps, modified.n_cols, steps)
     how: Any = choice.how
-    return choice._replace(how=how._replace(ranks=ranks), n_chunks=1, two_launches=True)
+    return choice._replace(how=how._replace(ranks=ranks), n_chunks=1, apart=True)
 
 
 def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
@@ -197,11 +208,14 @@ def row_loops(rows: Rows, traits: Traits, device: Device) -> Choice:
 
 
 def measured_columns(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Choose split columns if all chunks are resident at once, else whole ones if they are short,
-    else loops."""
+    """Choose slices that the cache holds, else split columns if all chunks are resident at once,
+    else whole ones if they are short, else loops."""
     if traits.any_order:
         columns = columns._replace(n_outer=1)
     facts = facts_of(columns, traits, device)
+    sliced = slices(columns, traits, device)
+    if sliced:
+        return sliced
     if device.nvidia and first("columns_split", facts) is not None:
         tile = first("column_chunks", facts)
         split = splitting.split_strided(tile["tall"], tile["wide"], tile["warps"], columns, device)
@@ -234,33 +248,54 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
     return Choice("strided", how, min(16, num_warps * threads["times"]))
 
 
-def two_pass(columns: Columns, traits: Traits, device: Device) -> Choice:
-    """Read long columns twice, in enough chunks to keep the device busy; but every program of the
-    second launch reads the partials of all chunks, which should not outweigh its own elements."""
-    tile, n_cols = first("column_loops", facts_of(columns, traits, device)), columns.n_cols
+def two_pass(
+    columns: Columns, traits: Traits, device: Device, tile: dict[str, int] | None = None
+) -> Choice:
+    """Read long columns twice, in enough chunks to keep the device busy; in tiles of the tables, or
+    in others to compare them."""
+    fold = 1
+    if not traits.any_order:
+        columns, fold = columns.folded(LINE_BYTES)
+    tile = tile or first("column_loops", facts_of(columns, traits, device))
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
-    groups = columns.groups(block_inner)
-    # n partials of 8 bytes outweigh a chunk once 8 · n exceeds the column's bytes / n.
-    as_much = int(math.sqrt(n_cols * columns.itemsize * traits.inputs // 8))
-    few_summaries = min(as_much, max(tile["chunks"], 512 // groups))
-    busy = 32 * device.multiprocessors // groups
-    n_chunks = max(1, min(few_summaries, busy, ceil_div(n_cols, block_cols)))
-    return read_twice(columns, (block_cols, block_inner), tile["tiles"], tile["warps"], n_chunks)
+    busy = 32 * device.multiprocessors // (tile["warps"] * columns.groups(block_inner))
+    n_chunks = max(1, min(busy, ceil_div(columns.n_cols, tile["tiles"] * block_cols)))
+    how = block_cols, block_inner, tile["tiles"], tile["warps"]
+    return read_twice(columns, *how, n_chunks, fold)
+
+
+def slices(columns: Columns, traits: Traits, device: Device) -> Choice | None:
+    """Read outer slices twice, a program each, which the cache holds the second time; None if lines
+    do not fit a tile, or slices are too few."""
+    columns, fold = columns.folded(VECTOR_BYTES)
+    facts = facts_of(columns, traits, device)
+    tile = first("column_slices", facts)
+    if tile is None or fold == 1 or traits.any_order or columns.n_outer < device.multiprocessors:
+        return None
+    wide = next_power_of_2(columns.n_inner)
+    how = max(1, tile["lanes"] // wide), wide, tile["tiles"], tile["warps"]
+    return read_twice(columns, *how, 1, fold)
 
 
 def read_twice(
-    columns: Columns, tile: tuple[int, int], tiles: int, num_warps: int, n_chunks: int
+    columns: Columns, tall: int, wide: int, tiles: int, num_warps: int, n_chunks: int, fold: int
 ) -> Choice:
-    """Read columns in loops over tiles of block_cols × block_inner, in about so many chunks."""
-    shape = *tile, columns.stated_vector, columns.wide_index
-    how = TwoPass(*shape, publish=True, write=True, tiles=tiles)
-    steps = ceil_div(columns.n_cols, n_chunks * tile[0] * tiles)
-    return in_loops("two_pass", how, num_warps, columns.n_cols, steps)
+    """Read columns in loops over tiles of tall × wide elements, in about so many chunks. So many
+    lines of the tensor count as one."""
+    steps = ceil_div(columns.n_cols, n_chunks * tall * tiles)
+    partials = fold * ceil_div(columns.n_cols, steps * tall * tiles)
+    # 16, 64, 256 or 1,024: the fewer, the fewer kernels are compiled.
+    at_once = max(16, min(1024, 4 ** ceil_div(partials.bit_length(), 2)))
+    shape = tall, wide, columns.stated_vector, columns.wide_index
+    how = TwoPass(*shape, True, True, tiles, fold, 4096 // at_once, at_once)
+    choice = in_loops("two_pass", how, num_warps, columns.n_cols, steps)
+    # If lines are wider than a tile, columns are spread over programs.
+    return choice._replace(apart=choice.apart or fold > 1 and columns.n_inner > wide)
 
 
 def in_loops(kernel: str, how: Any, num_warps: int, n_cols: int, steps: int) -> Choice:
-    """Cut columns into chunks of `steps` steps of a loop; several take two launches."""
+    """Cut columns into chunks of `steps` steps of a loop; several take launches of their own."""
     chunk_cols = steps * how.tiles * how.block_cols
     n_chunks = ceil_div(n_cols, chunk_cols)
     # The loop counter reaches the end of the last tile, beyond any offset.

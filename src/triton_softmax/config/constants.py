@@ -70,7 +70,8 @@ class SplitStrided(NamedTuple):
 
 
 class TwoPass(NamedTuple):
-    """Constants of `two_pass`: chunks of very long columns, in loops over tiles."""
+    """Constants of `two_pass`: chunks of very long columns, in loops over tiles. A launch that
+    neither publishes nor writes merges."""
 
     block_cols: int
     block_inner: int
@@ -79,6 +80,10 @@ class TwoPass(NamedTuple):
     publish: bool
     write: bool
     tiles: int = 1  # tiles of a step, all on their way at once
+    fold: int = 1  # adjacent lines of n_inner elements that count as one, a power of two
+    # Columns of a program that merges, and the partials of each that it reads at once: powers of two.
+    merged: int = 4
+    at_once: int = 1024
 
 
 class ModifiedRows(NamedTuple):
@@ -111,7 +116,8 @@ class Choice(NamedTuple):
     n_chunks: int = 1  # chunks of a row, or of a column
     chunk_cols: int = 0  # columns per chunk (fewer in the last); 0 if chunks fill tiles
     max_programs: int | None = None  # cap on the programs launched; None: one per chunk
-    two_launches: bool = False  # one launch publishes the chunks, another writes them
+    # A launch publishes the chunks, and another writes them; of columns, one merges them between.
+    apart: bool = False
     parts: int = 1  # equal parts of a row, each of which is cut into as many chunks
 
     def programs(self, n_groups: int) -> int:
@@ -122,7 +128,10 @@ class Choice(NamedTuple):
 
     @property
     def launches(self) -> tuple[Constants, ...]:
-        """Return the constants of each launch: `how`, or one that publishes and one that writes."""
-        if self.two_launches:
-            return self.how._replace(write=False), self.how._replace(publish=False)
-        return (self.how,)
+        """Return the constants of each launch, in order: `how`, if there is one launch."""
+        if not self.apart:
+            return (self.how,)
+        first, last = self.how._replace(write=False), self.how._replace(publish=False)
+        if isinstance(self.how, TwoPass):
+            return first, first._replace(publish=False), last
+        return first, last

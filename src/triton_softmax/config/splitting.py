@@ -84,7 +84,7 @@ def lanes_and_polls(n_chunks: int, num_warps: int, width: int = 1) -> tuple[int,
 
 
 def split_as(
-    taken: Candidate, rows: Rows, traits: Traits, device: Device, two_launches: bool = False
+    taken: Candidate, rows: Rows, traits: Traits, device: Device, apart: bool = False
 ) -> Choice:
     """Return the choice that splits rows as a candidate says, in one launch or two."""
     block, registers, num_warps, terms, depth, backoff = taken
@@ -100,7 +100,7 @@ def split_as(
     pairs = rows.itemsize == 2 and rows.vector > 1
     keep_terms = bool(terms) and traits.keeps_terms
     held = rows.vector, rows.edges, pairs, pairs and device.nvidia, keep_terms, depth
-    wait = device.nvidia and not two_launches
+    wait = device.nvidia and not apart
     return Choice(
         "split_rows",
         SplitRows(block, *held, wait, backoff, publish=True, write=True, words=words, polls=polls),
@@ -109,7 +109,7 @@ def split_as(
         n_chunks=n_chunks,
         chunk_cols=chunk_cols,
         max_programs=device.resident_programs(registers, num_warps) if depth else None,
-        two_launches=two_launches,
+        apart=apart,
         parts=parts,
     )
 
@@ -121,7 +121,7 @@ def split_in_two_launches(rows: Rows, traits: Traits, device: Device) -> Choice:
     block = 2048 if not device.nvidia else 4096 if two else LONGEST_CHUNK
     if rows.n_cols > MAX_CHUNKS * block:
         block = LONGEST_CHUNK
-    return split_as(Candidate(block, 128), rows, traits, device, two_launches=True)
+    return split_as(Candidate(block, 128), rows, traits, device, apart=True)
 
 
 def split_strided(

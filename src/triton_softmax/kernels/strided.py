@@ -44,6 +44,15 @@ def inner_strides(strides):
 
 
 @triton.jit
+def place_in_line(inner, n_inner, FOLD: tl.constexpr):
+    """Which of the FOLD lines that count as one elements lie in, and in which column."""
+    if FOLD == 1:
+        return 0, inner
+    else:
+        return inner // (n_inner // FOLD), inner % (n_inner // FOLD)
+
+
+@triton.jit
 def offsets_in_slice(strides, cols, inner, VECTOR: tl.constexpr):
     """Offsets of a tile within an outer slice: cols along the columns, inner across them."""
     return cols * multiple_of(strides[1], VECTOR) + inner * strides[2]

@@ -2,9 +2,9 @@
 
 The tensor is viewed as (n_outer, n_cols, n_inner), as in `strided`. A program loops over
 block_inner columns side by side with the online recurrence, then again to write. A step takes
-several small tiles, all of which are on their way at once. Very long columns
-are often too few to fill all multiprocessors, so they are cut into chunks: a first launch stores
-the chunks' partials, a second merges them and writes. With a single chunk one launch does both.
+several small tiles, all of which are on their way at once. Very long columns are often too few to
+fill all multiprocessors, so they are cut into chunks: a first launch stores the chunks' partials, a
+second merges them, and a third writes. With a single chunk one launch does it all.
 
 `split_strided` reads once, but waits. Here no program waits for another, so this runs on every
 device, and in float64. With n_inner = 1 it takes rows as well.
@@ -30,7 +30,14 @@ from .device.summaries import (
 )
 from .device.tiles import terms_of_tiles
 from .device.vectors import multiple_of
-from .strided import inner_strides, load_tile, offsets_in_slice, pointers_of_tile, slices_of
+from .strided import (
+    inner_strides,
+    load_tile,
+    offsets_in_slice,
+    place_in_line,
+    pointers_of_tile,
+    slices_of,
+)
 
 
 @triton.jit
@@ -44,7 +51,9 @@ def place_of_tile(start, T: tl.constexpr, end, across, HOW: tl.constexpr):
 
 
 @triton.jit
-def load_step(slices, strides, start, end, inner, across, OP: tl.constexpr, HOW: tl.constexpr):
+def load_step(
+    slices, strides, start, end, inner, across, folded, OP: tl.constexpr, HOW: tl.constexpr
+):
     """Load the tiles of a step, and where their elements lie along the columns; −1 outside."""
     TILES: tl.constexpr = HOW.tiles
     raw = ()
@@ -52,7 +61,7 @@ def load_step(slices, strides, start, end, inner, across, OP: tl.constexpr, HOW:
     for t in tl.static_range(TILES):
         first, cols, mask = place_of_tile(start, t, end, across, HOW)
         raw = raw + (load_tile(slices, strides, first, cols, inner, mask, OP, HOW),)
-        places = places + (tl.where(mask, first + cols, -1),)
+        places = places + (tl.where(mask, (first + cols) * HOW.fold + folded, -1),)
     return raw, places
 
 
@@ -65,6 +74,58 @@ def merged_along(m, totals, AXIS: tl.constexpr, OP: tl.constexpr):
     else:
         m = 0.0
     return m, spread(summed(totals, AXIS), 0)
+
+
+@triton.jit
+def words_of(words_ptr, outer, chunk, n_chunks, n_inner, ACC: tl.constexpr, OP: tl.constexpr):
+    """Pointer to the summaries of a chunk: a line of n_inner numbers for m, and for each sum."""
+    line = (outer * n_chunks + chunk) * (1 + OP.sums)
+    return words_ptr.to(tl.pointer_type(ACC)) + line * n_inner
+
+
+@triton.jit
+def store_summaries(words, lanes, n_inner, mask, m, totals, OP: tl.constexpr):
+    """Store the summaries of lanes of a chunk."""
+    if OP.shifted:
+        tl.store(words + lanes, m, mask=mask)
+    for k in tl.static_range(len(totals)):
+        tl.store(words + (1 + k) * n_inner + lanes, totals[k], mask=mask)
+
+
+@triton.jit
+def load_summaries(words, lanes, n_inner, mask, ACC: tl.constexpr, OP: tl.constexpr):
+    """Load the summaries of lanes of a chunk; what is masked adds nothing."""
+    SUMS: tl.constexpr = OP.sums
+    m = 0.0
+    if OP.shifted:
+        m = tl.load(words + lanes, mask=mask, other=float("-inf"))
+    totals = ()
+    for k in tl.static_range(SUMS):
+        totals = totals + (tl.load(words + (1 + k) * n_inner + lanes, mask=mask, other=0.0),)
+    return m, totals
+
+
+@triton.jit
+def merge_partials(
+    words_ptr, outer, columns, n_chunks, n_inner,
+    PARTS: tl.constexpr, ACC: tl.constexpr, OP: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    """The summaries of some columns, from those of all chunks, PARTS at once."""
+    # Columns first, so that what is merged is a vector to the compiler, which it converts to the
+    # data tile's layout once. With columns last it would convert a tile.
+    FOLD: tl.constexpr = HOW.fold
+    SIDE: tl.constexpr = columns.shape[0]
+    n_columns = n_inner // FOLD
+    m = tl.full((SIDE, PARTS), float("-inf") if OP.shifted else 0.0, ACC)
+    totals = zeros_for((SIDE, PARTS), ACC, OP)
+    for start in range(0, n_chunks * FOLD, PARTS):
+        part = start + tl.arange(0, PARTS)[None, :]
+        mask = (part < n_chunks * FOLD) & (columns < n_columns)[:, None]
+        words = words_of(words_ptr, outer, part // FOLD, n_chunks, n_inner, ACC, OP)
+        lanes = part % FOLD * n_columns + columns[:, None]
+        m_parts, of_parts = load_summaries(words, lanes, n_inner, mask, ACC, OP)
+        m, totals = merged(m, totals, m_parts, of_parts, None, OP)
+    return merged_along(m, totals, 1, OP)
 
 
 @triton.jit(repr=with_operation("two_pass"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"])
@@ -85,14 +146,13 @@ def two_pass_kernel(
 
     Args:
         in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
-        words_ptr: workspace of block_inner int64 words per program for m and for each sum; unused
-            with one launch.
+        words_ptr: workspace of n_inner int64 words for m and for each sum, per outer slice and
+            chunk; unused if a program sees whole columns.
         n_chunks: chunks per column; 1 with one launch.
         chunk_cols: length of a chunk.
         OP: the `Operation`.
         HOW: a `TwoPass`, which also says whether this launch publishes, writes or both.
     """
-    SUMS: tl.constexpr = OP.sums
     OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
     INNER: tl.constexpr = OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty
     ACC: tl.constexpr = upcast(INNER)
@@ -101,28 +161,28 @@ def two_pass_kernel(
     BLOCK_INNER: tl.constexpr = HOW.block_inner
     TILES: tl.constexpr = HOW.tiles
     STEP: tl.constexpr = HOW.tiles * HOW.block_cols
-    PARTS: tl.constexpr = 4096 // HOW.block_inner  # chunks whose partials are read at once
+    FOLD: tl.constexpr = HOW.fold
     # Programs that read adjacent memory start together.
     blocks = tl.cdiv(n_inner, BLOCK_INNER)
     block = tl.program_id(0) % blocks
     chunk = tl.program_id(0) // blocks % n_chunks
-    outer = tl.program_id(0) // blocks // n_chunks
-    group = (outer * blocks + block).to(tl.int64)
-    outer = outer.to(tl.int64)
+    outer = (tl.program_id(0) // blocks // n_chunks).to(tl.int64)
     inner = block.to(INDEX) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)[None, :]
     across = inner < multiple_of(n_inner, HOW.vector)
+    folded, column = place_in_line(inner, n_inner, FOLD)
     begin = chunk.to(INDEX) * chunk_cols
     end = tl.minimum(begin + chunk_cols, n_cols)
     in_slices = slices_of(in_ptrs, in_strides, outer, OP.inputs, HOW.vector)
     out_slices = slices_of(out_ptrs, out_strides, outer, len(out_ptrs) - OP.row_results, HOW.vector)
-    summaries_ptr = words_ptr.to(tl.pointer_type(ACC))
 
     if HOW.publish:
         # Each lane keeps a summary of its own, so that a step needs no exchange between threads.
         m = tl.full((BLOCK_COLS, BLOCK_INNER), float("-inf") if OP.shifted else 0.0, ACC)
         totals = zeros_for((BLOCK_COLS, BLOCK_INNER), ACC, OP)
         for start in range(begin, end, STEP):
-            raw, places = load_step(in_slices, in_strides, start, end, inner, across, OP, HOW)
+            raw, places = load_step(
+                in_slices, in_strides, start, end, inner, across, folded, OP, HOW
+            )
             if OP.shifted:
                 # eq: online-m, online-d
                 m_new = m
@@ -134,48 +194,32 @@ def two_pass_kernel(
             for t in tl.static_range(TILES):
                 totals = added(totals, terms[t])
         m, totals = merged_along(m, totals, 0, OP)
-    else:
-        # Columns first, so that what is merged is a vector to the compiler, which it converts to
-        # the data tile's layout once. With columns last it would convert a tile in every step.
-        columns = tl.arange(0, BLOCK_INNER)[:, None]
-        m = tl.full((BLOCK_INNER, PARTS), float("-inf") if OP.shifted else 0.0, ACC)
-        totals = zeros_for((BLOCK_INNER, PARTS), ACC, OP)
-        parts = n_chunks
-        if OP.reduces:
-            # One program writes the column scalars.
-            parts = tl.where(chunk == 0, n_chunks, 0)
-        for start in range(0, parts, PARTS):
-            chunks = start + tl.arange(0, PARTS)[None, :]
-            there = chunks < parts
-            line = (group * n_chunks + chunks) * (1 + SUMS)
-            of_parts = ()
-            for k in tl.static_range(SUMS):
-                pointers = summaries_ptr + (line + 1 + k) * BLOCK_INNER + columns
-                of_parts = of_parts + (tl.load(pointers, mask=there, other=0.0),)
-            m_parts = m
-            if OP.shifted:
-                pointers = summaries_ptr + line * BLOCK_INNER + columns
-                m_parts = tl.load(pointers, mask=there, other=float("-inf"))
-            m, totals = merged(m, totals, m_parts, of_parts, None, OP)
-        m, totals = merged_along(m, totals, 1, OP)
+        if FOLD > 1 or not HOW.write:
+            words = words_of(words_ptr, outer, chunk, n_chunks, n_inner, ACC, OP)
+            store_summaries(words, inner, n_inner, across, m, totals, OP)
+    if HOW.write and FOLD > 1 and HOW.publish:
+        tl.debug_barrier()  # all lanes are there
+        columns = tl.arange(0, BLOCK_INNER)
+        columns = tl.where(columns < n_inner, columns % (n_inner // FOLD), n_inner)
+        m, totals = merge_partials(
+            words_ptr, outer, columns, n_chunks, n_inner, FOLD, ACC, OP, HOW
+        )  # fmt: skip
+    if HOW.write and not HOW.publish:
+        words = words_of(words_ptr, outer, 0, n_chunks, n_inner, ACC, OP)
+        m, totals = load_summaries(words, column, n_inner, across, ACC, OP)
 
-    if not HOW.write:
-        line = (group * n_chunks + chunk) * (1 + SUMS) * BLOCK_INNER
-        lanes = line + tl.arange(0, BLOCK_INNER)[None, :]
-        if OP.shifted:
-            tl.store(summaries_ptr + lanes, m)
-        for k in tl.static_range(SUMS):
-            tl.store(summaries_ptr + lanes + (1 + k) * BLOCK_INNER, totals[k])
-    else:
-        numbers = load_numbers(in_slices, inner_strides(in_strides), inner, inner < n_inner, OP)
-        if OP.row_results:
+    if HOW.write:
+        numbers = load_numbers(in_slices, inner_strides(in_strides), column, inner < n_inner, OP)
+        if OP.row_results and HOW.publish:
             results = OP.finish_row(m, totals, numbers)
-            writes = (inner < n_inner) & (chunk == 0)
-            store_numbers(out_slices, inner_strides(out_strides), inner, writes, results, OP)
+            writes = inner < n_inner // FOLD
+            store_numbers(out_slices, inner_strides(out_strides), column, writes, results, OP)
     if HOW.write and not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, STEP):
-            raw, places = load_step(in_slices, in_strides, start, end, inner, across, OP, HOW)
+            raw, places = load_step(
+                in_slices, in_strides, start, end, inner, across, folded, OP, HOW
+            )
             for t in tl.static_range(TILES):
                 first, cols, mask = place_of_tile(start, t, end, across, HOW)
                 values = placed(in_registers(raw[t], INNER), places[t], OP)
@@ -186,7 +230,52 @@ def two_pass_kernel(
                 tl.store(pointers, result.to(INNER).to(OUT), mask=mask)
         if OP.finish_at is not None:
             col, result = OP.finish_at(m, totals, numbers)
-            offsets = offsets_in_slice(out_strides[0], col, inner, 1)
-            mine = (inner < n_inner) & is_column(col, begin, end)
+            offsets = offsets_in_slice(out_strides[0], col // FOLD, inner, 1)
+            mine = (inner < n_inner) & is_column(col // FOLD, begin, end) & (col % FOLD == folded)
             tl.debug_barrier()
             tl.store(out_slices[0] + offsets, result.to(INNER).to(OUT), mask=mine)
+
+
+@triton.jit(
+    repr=with_operation("merge_chunks"), do_not_specialize=["n_cols", "n_chunks", "chunk_cols"]
+)
+def merge_chunks_kernel(
+    in_ptrs,
+    out_ptrs,
+    words_ptr,
+    in_strides,
+    out_strides,
+    n_cols,
+    n_inner,
+    n_chunks,
+    chunk_cols,
+    OP: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    """Merge what chunks published, for `HOW.merged` columns per program: into the words of the
+    first chunk. Column scalars are written here.
+
+    Args:
+        in_ptrs, out_ptrs, words_ptr, in_strides, out_strides, n_cols, n_inner, n_chunks,
+            chunk_cols, OP, HOW: as for `two_pass_kernel`.
+    """
+    OUT: tl.constexpr = out_ptrs[0].dtype.element_ty
+    ACC: tl.constexpr = upcast(OUT if OP.inputs == 1 else in_ptrs[0].dtype.element_ty)
+    n_columns = n_inner // HOW.fold
+    blocks = tl.cdiv(n_columns, HOW.merged)
+    outer = (tl.program_id(0) // blocks).to(tl.int64)
+    columns = (tl.program_id(0) % blocks).to(tl.int64) * HOW.merged + tl.arange(0, HOW.merged)
+    m, totals = merge_partials(
+        words_ptr, outer, columns, n_chunks, n_inner, HOW.at_once, ACC, OP, HOW
+    )
+    column = columns[None, :]
+    mask = column < n_columns
+    if OP.row_results:
+        in_slices = slices_of(in_ptrs, in_strides, outer, 0, 1)
+        out_slices = slices_of(out_ptrs, out_strides, outer, 0, 1)
+        numbers = load_numbers(in_slices, inner_strides(in_strides), column, mask, OP)
+        results = OP.finish_row(m, totals, numbers)
+        store_numbers(out_slices, inner_strides(out_strides), column, mask, results, OP)
+    if not OP.reduces:
+        words = words_of(words_ptr, outer, 0, n_chunks, n_inner, ACC, OP)
+        store_summaries(words, column, n_inner, mask, m, totals, OP)

@@ -474,8 +474,8 @@ def launches_of(
     inner: tuple[int, ...] = (),
     line: int = 0,
 ) -> tuple[tuple[Launch, ...], Workspace | None]:
-    """Return the launches of a choice, two if chunks are published and written separately; and the
-    words that they share.
+    """Return the launches of a choice, several if chunks are published and written separately; and
+    the words that they share.
 
     `outer` and `inner` hold a size, then the strides of inputs and results; row geometries look at
     `outer` alone. Ranks that share rows have `line` words each.
@@ -487,23 +487,26 @@ def launches_of(
         sizes = (n_rows, n_cols)
     else:
         how = cast(StridedTile | SplitStrided | TwoPass, how)
-        strides = [*zip(outer[1:], col_strides, inner[1:], strict=True)]
-        blocks = outer[0] * triton.cdiv(inner[0], how.block_inner)
-        sizes = (n_cols, inner[0])
+        fold = how.fold if isinstance(how, TwoPass) else 1
+        along = tuple([fold * stride for stride in col_strides])
+        strides = [*zip(outer[1:], along, inner[1:], strict=True)]
+        blocks = outer[0] * triton.cdiv(fold * inner[0], how.block_inner)
+        sizes = (n_cols // fold, fold * inner[0])
     grid, workspace = choice.programs(blocks), None
     numbers = (tuple(strides[: -op.results]), tuple(strides[-op.results :]), *sizes)
     if kernel == "split_rows":
         # A single launch polls for status words, so they must start as zeros; of two launches, the
         # first writes every word before the second reads.
-        workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.two_launches)
+        workspace = Workspace(op.sums * blocks * choice.n_chunks, zeroed=not choice.apart)
         parts = choice.n_chunks // choice.parts, n_cols // choice.parts, line or choice.n_chunks
         numbers += (choice.n_chunks, choice.chunk_cols, *parts, splitting.MAX_POLLS)
     elif isinstance(how, SplitStrided):
         workspace = Workspace(op.sums * grid * how.block_inner, zeroed=True)
         numbers += (choice.n_chunks, splitting.MAX_POLLS)
     elif isinstance(how, TwoPass):
-        n_words = (1 + op.sums) * grid * how.block_inner if choice.two_launches else 0
-        workspace = Workspace(n_words, zeroed=False)
+        n_words = (1 + op.sums) * outer[0] * choice.n_chunks * sizes[1]
+        shared = choice.apart or how.fold > 1
+        workspace = Workspace(n_words if shared else 0, zeroed=False)
         numbers += (choice.n_chunks, choice.chunk_cols)
     options = {"num_warps": choice.num_warps}
     if op.any_order:
@@ -511,8 +514,15 @@ def launches_of(
         options["enable_fp_fusion"] = False
     if choice.max_registers is not None:
         options["maxnreg"] = choice.max_registers
-    launches = [
-        Launch(GEOMETRIES[kernel], grid, numbers, {"OP": op, "HOW": each}, options)
-        for each in choice.launches
-    ]
+    launches = []
+    for each in choice.launches:
+        function, programs, how_compiled = GEOMETRIES[kernel], grid, options
+        if isinstance(each, TwoPass) and not (each.publish or each.write):
+            function = two_pass.merge_chunks_kernel
+            programs = outer[0] * triton.cdiv(inner[0], each.merged)
+            how_compiled = options | {"num_warps": 8}  # of float64, fewer would spill
+        constants = {"OP": op, "HOW": each}
+        launches.append(Launch(function, programs, numbers, constants, how_compiled))
+    if isinstance(how, TwoPass) and op.reduces:
+        del launches[2:]  # column scalars are written where they are merged
     return tuple(launches), workspace

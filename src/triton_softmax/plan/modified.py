@@ -208,7 +208,7 @@ def _plan_modified(
     if part is not None:
         at = op.inputs + 1 if known else None
         return RankPlan(launches, x, outs, part, n_words, wide, known, at, number=1.0)
-    n_words = n_words if choice.two_launches else 0
+    n_words = n_words if choice.apart else 0
     return Plan(launches, x, outs, Workspace(n_words, zeroed=False))
 
 

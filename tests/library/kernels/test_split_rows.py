@@ -206,7 +206,7 @@ def test_any_number_of_programs(operation, programs, depth):
     again = run(operation, inputs, **how, words=words)
     assert torch.equal(again, result), "one word missing: half in step, half without partners"
     assert torch.equal(words, before)
-    again = run(operation, inputs, **how, two_launches=True)
+    again = run(operation, inputs, **how, apart=True)
     assert torch.equal(again, result), "two launches"
 
 
