@@ -14,7 +14,7 @@ import random
 from softmax_bench.case import Case
 from softmax_bench.roster import CHOOSER, COPY, EVERYWHERE
 
-SEED = 54546
+SEED = 30834
 """Of the cells that are published."""
 
 CELLS = 320
