@@ -269,8 +269,7 @@ def slices(columns: Columns, traits: Traits, device: Device) -> Choice | None:
     """Read outer slices twice, a program each, which the cache holds the second time; None if lines
     do not fit a tile, or slices are too few."""
     columns, fold = columns.folded(VECTOR_BYTES)
-    facts = facts_of(columns, traits, device)
-    tile = first("column_slices", facts)
+    tile = first("column_slices", facts_of(columns, traits, device) | {"fold": fold})
     if tile is None or fold == 1 or traits.any_order or columns.n_outer < device.multiprocessors:
         return None
     wide = next_power_of_2(columns.n_inner)
