@@ -70,8 +70,8 @@ class SplitStrided(NamedTuple):
 
 
 class TwoPass(NamedTuple):
-    """Constants of `two_pass`: chunks of very long columns, in loops over tiles. A launch that
-    neither publishes nor writes merges."""
+    """Constants of `two_pass`: chunks of columns, or small slices, in loops over tiles. A launch
+    that neither publishes nor writes merges."""
 
     block_cols: int
     block_inner: int
@@ -81,7 +81,8 @@ class TwoPass(NamedTuple):
     write: bool
     tiles: int = 1  # tiles of a step, all on their way at once
     fold: int = 1  # adjacent lines of n_inner elements that count as one, a power of two
-    # Columns of a program that merges, and the partials of each that it reads at once: powers of two.
+    # Columns of a program that merges, and the partials of each that it reads at once; both are
+    # powers of two.
     merged: int = 4
     at_once: int = 1024
 

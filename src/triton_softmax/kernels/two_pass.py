@@ -1,10 +1,19 @@
-"""Read columns too long for registers twice, in loops: once to summarise, once to write.
+"""Read columns of any length twice, in loops: once to summarise, once to write.
 
 The tensor is viewed as (n_outer, n_cols, n_inner), as in `strided`. A program loops over
 block_inner columns side by side with the online recurrence, then again to write. A step takes
 several small tiles, all of which are on their way at once. Very long columns are often too few to
 fill all multiprocessors, so they are cut into chunks: a first launch stores the chunks' partials, a
-second merges them, and a third writes. With a single chunk one launch does it all.
+second merges them, and a third writes. If each program that writes merged them itself, it would
+read those of all chunks, and reads would grow with the square of their number.
+
+A line of n_inner elements that is no multiple of 16 bytes can be moved only in narrow accesses. If
+lines follow each other without a gap, HOW.fold of them count as one, which whole vectors move: the
+tensor is read as (n_outer, n_cols / fold, fold · n_inner). Elements n_inner apart in such a line
+belong to the same column, and the partials of its fold places are merged like those of chunks.
+
+A single launch does it all if a program sees whole columns: if there is one chunk, and lines are
+not folded or fit a tile. Slices that are small enough come from the cache the second time.
 
 `split_strided` reads once, but waits. Here no program waits for another, so this runs on every
 device, and in float64. With n_inner = 1 it takes rows as well.
@@ -145,11 +154,12 @@ def two_pass_kernel(
     """Run an operation along the middle dimension, one program per chunk of block_inner columns.
 
     Args:
-        in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`.
+        in_ptrs, out_ptrs, in_strides, out_strides, n_cols, n_inner: as for `strided_kernel`, with
+            HOW.fold lines as one: n_cols counts such lines, and n_inner their elements.
         words_ptr: workspace of n_inner int64 words for m and for each sum, per outer slice and
-            chunk; unused if a program sees whole columns.
+            chunk; unused by a single launch without folding.
         n_chunks: chunks per column; 1 with one launch.
-        chunk_cols: length of a chunk.
+        chunk_cols: length of a chunk, in lines.
         OP: the `Operation`.
         HOW: a `TwoPass`, which also says whether this launch publishes, writes or both.
     """
