@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+
+import triton
 
 import triton_softmax
-from softmax_bench import everywhere
+from softmax_bench import compilation, everywhere
+from softmax_bench.__main__ import main
 from softmax_bench.everywhere import FIELDS, FILE
 from softmax_bench.gpus import GPUS
-from softmax_bench.schema import ROOT, dump, load
+from softmax_bench.schema import ROOT, dump, load, write
 
 LIBRARY = Path(triton_softmax.__file__).parent
 DATA = load(ROOT / FILE, "compiled")
@@ -79,3 +83,24 @@ def test_the_file_is_small_and_written_as_it_is_read():
     path = ROOT / FILE
     assert path.stat().st_size < 150_000
     assert path.read_text("utf8") == dump(DATA, everywhere.DEPTH)
+
+
+def test_a_run_of_some_kernels_leaves_the_lines_of_others(tmp_path, monkeypatch):
+    out, before, after = tmp_path / "compiled.json", [1, 0, 0, 32, 32], [2, 0, 0, 64, 64]
+    kinds = ["two_pass_kernel gone", "tile_kernel softmax", "two_pass_kernel softmax"]
+    found = {gpu: [[at, *before] for at in range(3)] for gpu in ("sm_80", "sm_90")}
+    lines = {triton.__version__: found}
+    write(out, {"format": everywhere.FORMAT, "kinds": kinds, "lines": lines})
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(everywhere, "kernels", lambda gpu: kinds[1:])
+    monkeypatch.setattr(everywhere, "kind_of", str)
+    made = SimpleNamespace(**dict(zip(FIELDS, after, strict=True)))
+    monkeypatch.setattr(compilation, "compilation_of", lambda kernel: made)
+    of_some = ["compile-everywhere", "--out", str(out), "--kernels", "two_pass*", "--gpus"]
+    assert main([*of_some, "sm_90"]) == 0
+    (now,) = load(out, "compiled")["lines"].values()
+    assert now == {"sm_80": found["sm_80"], "sm_90": [[1, *before], [2, *after]]}
+    assert main([*of_some, "sm_80"]) == 0  # the last line of a kind that is gone
+    data = load(out, "compiled")
+    assert data["kinds"] == kinds[1:]
+    assert data["lines"][triton.__version__]["sm_80"] == [[0, *before], [1, *after]]
