@@ -20,6 +20,7 @@ DATA = load(ROOT / FILE, "compiled")
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
 SPILLED = {
+    "merge_chunks_kernel log_softmax fp32": 12,
     "modified_rows_kernel softmax_vjp bf16": 4,
     "split_rows_kernel cross_entropy_gradient bf16": 44,
     "split_rows_kernel cross_entropy_gradient fp32": 24,
@@ -29,8 +30,6 @@ SPILLED = {
     "split_rows_kernel log_softmax_vjp bf16": 8,
     "split_rows_kernel log_softmax_vjp fp16": 12,
     "split_rows_kernel log_softmax_vjp fp32": 32,
-    "split_rows_kernel rank_summary_and_entropy bf16": 144,
-    "split_rows_kernel rank_summary_and_sum bf16": 848,
     "split_rows_kernel softmax bf16": 48,
     "split_rows_kernel softmax fp16": 8,
     "split_rows_kernel softmax fp32": 152,
@@ -39,9 +38,8 @@ SPILLED = {
     "split_rows_kernel softmax_vjp fp32": 64,
     "split_strided_kernel softmax bf16": 44,
     "targets_kernel bf16": 8,
-    "two_pass_kernel log_softmax_vjp fp16 write": 12,
-    "two_pass_kernel softmax_vjp fp16 publish": 16,
-    "two_pass_kernel softmax_vjp fp16 write": 20,
+    "two_pass_kernel log_softmax_vjp fp16": 28,
+    "two_pass_kernel softmax fp64": 4,
 }
 """Of a kind of kernel: the most bytes per thread that it spills on any GPU, by any Triton."""
 
