@@ -177,6 +177,8 @@ def _parser() -> argparse.ArgumentParser:
     add = command(_module, words, "compile-everywhere")
     add("--gpus", **several, default=list(GPUS), help=",".join(GPUS))
     add("--frontend", action="store_true", help="only see whether Triton takes them; no file")
+    words = "patterns of kinds, such as two_pass*, whose lines alone are made anew; by default all"
+    add("--kernels", dest="patterns", help=words, default=["*"], **several)
     add("--out", type=Path, default=schema.ROOT / everywhere.FILE)
 
     add = command(_compare, "two data files side by side; fails past a slowdown")

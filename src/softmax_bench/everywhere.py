@@ -9,6 +9,7 @@ launched. Runs by another Triton or for other GPUs add to the file.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def kernels(gpu: str) -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
-def run(gpus: list[str], out: Path, frontend: bool) -> str:
+def run(gpus: list[str], out: Path, frontend: bool, patterns: list[str]) -> str:
     """The command: how many kernels were compiled, in words.
 
     Args:
@@ -116,6 +117,7 @@ def run(gpus: list[str], out: Path, frontend: bool) -> str:
         out: the file in which the lines of this Triton for these GPUs take the place of those that
             were there.
         frontend: only ask Triton's frontend, which needs no code generator; nothing is written.
+        patterns: only kinds that fit one of them are compiled; the lines of others stay.
 
     Raises:
         DataError: Triton refuses a kernel; the message says which. Nothing is written.
@@ -132,10 +134,17 @@ def run(gpus: list[str], out: Path, frontend: bool) -> str:
     release, taken, kinds, refused = triton.__version__, 0, data["kinds"], []
     if triton.knobs.runtime.interpret:
         raise DataError("TRITON_INTERPRET is set, and the interpreter compiles nothing")
+
+    def asked(kind: str) -> bool:
+        return any(fnmatchcase(kind, each) for each in patterns)
+
+    of_gpus = data["lines"].setdefault(release, {})
     for gpu in gpus:
-        lines: dict[str, list[int]] = {}
+        before = {kinds[at]: line for at, *line in of_gpus.get(gpu, [])}
+        lines: dict[str, list[int]] = {kind: before[kind] for kind in before if not asked(kind)}
         for kernel in kernels(gpu):
-            kind = kind_of(kernel)
+            if not asked(kind := kind_of(kernel)):
+                continue
             try:
                 if frontend:
                     lowered(kernel, "ttir")
@@ -149,11 +158,15 @@ def run(gpus: list[str], out: Path, frontend: bool) -> str:
                 said = " ".join(str(error).split())[-200:]
                 refused.append(f"Triton {release}, {gpu}, {kind}: {said}")
         kinds += [kind for kind in lines if kind not in kinds]
-        numbered = sorted([kinds.index(kind), *line] for kind, line in lines.items())
-        data["lines"].setdefault(release, {})[gpu] = numbered
+        of_gpus[gpu] = sorted([kinds.index(kind), *line] for kind, line in lines.items())
         print(f"Triton {release}, {gpu}: {taken} kernels", flush=True)
     if refused:
         raise DataError("\n".join(refused))
     if not frontend:
+        every = [found for of in data["lines"].values() for found in of.values()]
+        used = sorted({at for found in every for at, *_ in found})
+        data["kinds"] = [kinds[at] for at in used]
+        for found in every:
+            found[:] = [[used.index(at), *line] for at, *line in found]
         write(out, data, DEPTH)
     return f"{taken} kernels, none refused"

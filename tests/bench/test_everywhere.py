@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+
+import triton
 
 import triton_softmax
-from softmax_bench import everywhere
+from softmax_bench import compilation, everywhere
+from softmax_bench.__main__ import main
 from softmax_bench.everywhere import FIELDS, FILE
 from softmax_bench.gpus import GPUS
-from softmax_bench.schema import ROOT, dump, load
+from softmax_bench.schema import ROOT, dump, load, write
 
 LIBRARY = Path(triton_softmax.__file__).parent
 DATA = load(ROOT / FILE, "compiled")
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The releases that are supported."""
 SPILLED = {
+    "merge_chunks_kernel log_softmax fp32": 12,
     "modified_rows_kernel softmax_vjp bf16": 4,
     "split_rows_kernel cross_entropy_gradient bf16": 44,
     "split_rows_kernel cross_entropy_gradient fp32": 24,
@@ -25,8 +30,6 @@ SPILLED = {
     "split_rows_kernel log_softmax_vjp bf16": 8,
     "split_rows_kernel log_softmax_vjp fp16": 12,
     "split_rows_kernel log_softmax_vjp fp32": 32,
-    "split_rows_kernel rank_summary_and_entropy bf16": 144,
-    "split_rows_kernel rank_summary_and_sum bf16": 848,
     "split_rows_kernel softmax bf16": 48,
     "split_rows_kernel softmax fp16": 8,
     "split_rows_kernel softmax fp32": 152,
@@ -35,9 +38,8 @@ SPILLED = {
     "split_rows_kernel softmax_vjp fp32": 64,
     "split_strided_kernel softmax bf16": 44,
     "targets_kernel bf16": 8,
-    "two_pass_kernel log_softmax_vjp fp16 write": 12,
-    "two_pass_kernel softmax_vjp fp16 publish": 16,
-    "two_pass_kernel softmax_vjp fp16 write": 20,
+    "two_pass_kernel log_softmax_vjp fp16": 28,
+    "two_pass_kernel softmax fp64": 4,
 }
 """Of a kind of kernel: the most bytes per thread that it spills on any GPU, by any Triton."""
 
@@ -79,3 +81,24 @@ def test_the_file_is_small_and_written_as_it_is_read():
     path = ROOT / FILE
     assert path.stat().st_size < 150_000
     assert path.read_text("utf8") == dump(DATA, everywhere.DEPTH)
+
+
+def test_a_run_of_some_kernels_leaves_the_lines_of_others(tmp_path, monkeypatch):
+    out, before, after = tmp_path / "compiled.json", [1, 0, 0, 32, 32], [2, 0, 0, 64, 64]
+    kinds = ["two_pass_kernel gone", "tile_kernel softmax", "two_pass_kernel softmax"]
+    found = {gpu: [[at, *before] for at in range(3)] for gpu in ("sm_80", "sm_90")}
+    lines = {triton.__version__: found}
+    write(out, {"format": everywhere.FORMAT, "kinds": kinds, "lines": lines})
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(everywhere, "kernels", lambda gpu: kinds[1:])
+    monkeypatch.setattr(everywhere, "kind_of", str)
+    made = SimpleNamespace(**dict(zip(FIELDS, after, strict=True)))
+    monkeypatch.setattr(compilation, "compilation_of", lambda kernel: made)
+    of_some = ["compile-everywhere", "--out", str(out), "--kernels", "two_pass*", "--gpus"]
+    assert main([*of_some, "sm_90"]) == 0
+    (now,) = load(out, "compiled")["lines"].values()
+    assert now == {"sm_80": found["sm_80"], "sm_90": [[1, *before], [2, *after]]}
+    assert main([*of_some, "sm_80"]) == 0  # the last line of a kind that is gone
+    data = load(out, "compiled")
+    assert data["kinds"] == kinds[1:]
+    assert data["lines"][triton.__version__]["sm_80"] == [[0, *before], [1, *after]]
