@@ -71,9 +71,7 @@ def split_rows(
         words=words,
         polls=max(1, words // 128),
     )
-    return Choice(
-        "split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=apart
-    )
+    return Choice("split_rows", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=apart)
 
 
 def strided(n_cols, vector, edges, *, inner=4, cols=0, of=1, wide=False) -> Choice:
@@ -101,9 +99,7 @@ def two_pass(
     chunk = 2 * step if apart else triton.cdiv(n_cols, step) * step
     n_chunks = triton.cdiv(n_cols, chunk)
     how = TwoPass(cols, inner, of, wide, publish=True, write=True, tiles=tiles)
-    return Choice(
-        "two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=n_chunks > 1
-    )
+    return Choice("two_pass", how, 4, n_chunks=n_chunks, chunk_cols=chunk, apart=n_chunks > 1)
 
 
 # --- launches

@@ -46,9 +46,7 @@ def work(
     if isinstance(call, Columns):
         fold = getattr(how, "fold", 1)
         vector = max(call.vector, how.vector)
-        call = call._replace(
-            n_cols=call.n_cols // fold, n_inner=call.n_inner * fold, vector=vector
-        )
+        call = call._replace(n_cols=call.n_cols // fold, n_inner=call.n_inner * fold, vector=vector)
         cols, steps = ceil_div(call.n_cols, choice.n_chunks), 1
         lanes = how.block_cols * getattr(how, "tiles", 1) * how.block_inner
         across = min(how.block_inner, call.n_inner)

@@ -65,9 +65,13 @@ def test_the_command_draws_the_published_cells_or_those_of_a_seed(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+CUT_OFF = {"random/seed30834/softmax/forward/float16/339x227350"}
+"""What was being measured when a machine's time was over: what stands is not chosen."""
+
+
 def test_the_seed_is_that_of_the_published_cells():
     published = {row["case"] for row in read_rows(ROOT / DATA) if row["suite"] == "random"}
-    assert published == {case.id for case in draw()}
+    assert published == {case.id for case in draw()} - CUT_OFF
 
 
 def test_the_summary_adds_up():

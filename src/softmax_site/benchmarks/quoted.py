@@ -267,7 +267,7 @@ class Drawn(Stand):
 
     def of_kernel(self, name: str) -> Stand:
         """How ours stands where one kernel alone runs."""
-        return self._part(lambda group: group[CHOOSER]["kernels"] == [f"{name}_kernel"])
+        return self._part(lambda group: f"{name}_kernel" in group[CHOOSER]["kernels"])
 
     @property
     def tiny(self) -> Names:

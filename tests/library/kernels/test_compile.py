@@ -214,7 +214,8 @@ def test_every_kernel_is_listed():
     assert {given[0] for given in RUNGS} == present
     found = {result.kernel for case in LAUNCHED for result in launched(*case)}
     tiles = {"packed_rows", "aligned_rows"}
-    assert found == {"tile_kernel", *(f"{name}_kernel" for name in {*GEOMETRIES} - tiles)}
+    own = {f"{name}_kernel" for name in {*GEOMETRIES} - tiles}
+    assert found == {"tile_kernel", "merge_chunks_kernel", *own}
     edges = [launched(each, *LAUNCHED[0][1:])[0].constants["HOW"].edges for each in sorted(tiles)]
     assert edges == [True, False]
 
