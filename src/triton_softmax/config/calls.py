@@ -124,9 +124,10 @@ class Columns(NamedTuple):
     # memory, count as one; empty if they may not.
     lines: tuple[int, ...] = ()
 
-    def folded(self, line_bytes: int) -> tuple["Columns", int]:
+    def folded(self, line_bytes: int, shortest: int = 1) -> tuple["Columns", int]:
         """Return the columns with so many lines as one that these are multiples of `line_bytes`, if
-        they can be, and how many they are: one if accesses move whole vectors as it is.
+        they can be, and how many they are: one if accesses move whole vectors as it is. At least
+        `shortest` lines are left.
 
         >>> odd = columns_of(1, 800, 51, 2, (0, 0), ((0, 51, 1),) * 2)
         >>> odd.folded(16)[1], odd.folded(128)[1], odd.folded(128)[0].vector
@@ -135,8 +136,9 @@ class Columns(NamedTuple):
         whole = VECTOR_BYTES // self.itemsize
         if self.vector >= whole or not self.lines:
             return self, 1
-        most = min(max(self.lines), line_bytes // self.itemsize)
-        at = next(at for at, divisor in enumerate(self.lines) if divisor >= most)
+        lines = self.lines[: max(1, (self.n_cols // shortest).bit_length())]
+        most = min(max(lines), line_bytes // self.itemsize)
+        at = next(at for at, divisor in enumerate(lines) if divisor >= most)
         vector = min(most, whole)
         folded = self._replace(n_cols=self.n_cols >> at, n_inner=self.n_inner << at, vector=vector)
         return folded._replace(stated_vector=vector, lines=()), 1 << at

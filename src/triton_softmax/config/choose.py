@@ -21,6 +21,7 @@ from .calls import (
 from .constants import TILE_KERNELS, Choice, ModifiedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
 
+SHORTEST_FOLDED = 128  # lines: fewer would make partials as many as a sixteenth of the elements
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
@@ -255,7 +256,7 @@ def two_pass(
     in others to compare them."""
     fold = 1
     if not traits.any_order:
-        columns, fold = columns.folded(LINE_BYTES)
+        columns, fold = columns.folded(LINE_BYTES, SHORTEST_FOLDED)
     tile = tile or first("column_loops", facts_of(columns, traits, device))
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller

@@ -2,15 +2,29 @@
 many lines are folded and however they are spread over tiles, chunks and programs."""
 
 import itertools
+import math
 from typing import Any
 
 import pytest
 import torch
+import triton
 
-from geometries import NAN, rows_of, used
-from kernel_cases import DEVICE, OPERATIONS, assert_result, quiet
+import triton_softmax
+from geometries import rows_of, used
+from kernel_cases import (
+    DEVICE,
+    NAN,
+    OPERATIONS,
+    assert_as_torch,
+    assert_near,
+    assert_result,
+    hostile,
+    hostile_operands,
+    matrix,
+    quiet,
+)
 from triton_softmax.config import Choice, constants
-from triton_softmax.plan import launches_of
+from triton_softmax.plan import launches_of, plan_of
 
 pytestmark = quiet
 
@@ -43,7 +57,7 @@ def run(operation: str, inputs, fold: int, wide: int, chunk: int, apart: bool) -
 
 SHAPES = [
     (fold, n_inner, lines)
-    for fold, n_inner, lines in itertools.product((1, 2, 8), (2, 3, 7, 8), (1, 8, 17))
+    for fold, n_inner, lines in itertools.product((1, 2, 8), (2, 7), (1, 8, 17))
 ]
 """Folds, columns of a slice, and lines that are left: one, a whole step, and two steps and one."""
 
@@ -57,3 +71,44 @@ def test_every_operation(operation, apart):
         inputs = rows_of(operation, 2 * n_inner, lines * fold, dtype=dtype)
         found = run(operation, inputs, fold, wide, 8, apart)
         assert_result(operation, found, inputs)
+
+
+def columns_of_hostile(n_cols: int) -> torch.Tensor:
+    """Rows of −∞, NaN and huge numbers in the places of a folded line, an even number of rows."""
+    rows = hostile(n_cols, (0, 3, n_cols - 1))
+    return rows[: len(rows) // 2 * 2]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("apart", [False, True], ids=["one-launch", "launches-apart"])
+def test_hostile_columns_as_torch(operation, apart):
+    inputs = hostile_operands(operation, columns_of_hostile(32))
+    wide = 8 if apart else triton.next_power_of_2(4 * len(inputs[0]) // 2)
+    assert_as_torch(operation, run(operation, inputs, 4, wide, 8, apart), inputs)
+
+
+CHOSEN = {
+    "chunks": ((2, 2080, 7), False),
+    "pixels": ((1, 4224, 3, 3), False),
+    "slices": ((140, 832, 10), True),
+}
+"""(N, classes, …) of which the library folds lines, and whether one launch takes slices."""
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("shape, sliced", CHOSEN.values(), ids=CHOSEN)
+def test_a_loss_along_folded_columns(shape, sliced, smoothing):
+    """Its target lies in one of the places of a folded line, which alone is overwritten."""
+    x = matrix(shape[0], math.prod(shape[1:]), torch.float16).view(shape).requires_grad_()
+    target = torch.arange(shape[0] * math.prod(shape[2:]), device=DEVICE) * 37 % shape[1]
+    target = target.view(shape[0], *shape[2:])
+    target.view(-1)[1] = -100
+    plan = plan_of(OPERATIONS["softmax"], (x.detach(),), 1)
+    how = plan.launches[0].constants["HOW"]
+    assert how.fold > 1 and (len(plan.launches) == 1) == sliced
+    loss = triton_softmax.cross_entropy(x, target, label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(loss, x)
+    y = x.detach().double().requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(y, target, label_smoothing=smoothing)
+    assert_near(loss, wanted, dtype=torch.float16)
+    assert_near(gradient, torch.autograd.grad(wanted, y)[0], dtype=torch.float16)
