@@ -30,21 +30,21 @@ def beside_the_first(rows: list[dict]) -> Iterator[tuple[dict, float | None, flo
     which has none; a CPU's memory is unknown."""
     first: dict = {}
     for row in rows:
-        if row["provider"] in ("transformers", "trl"):
-            first = row
-            yield row, None, None
-        else:
-            memory = row["bytes"] / first["bytes"] if first["bytes"] else None
-            yield row, row["ms"]["p50"] / first["ms"]["p50"], memory
+        first = row if row["provider"] in ("transformers", "trl") else first
+        time = row["ms"]["p50"] / first["ms"]["p50"]
+        memory = row["bytes"] / first["bytes"] if first["bytes"] else None
+        yield (row, None, None) if row is first else (row, time, memory)
 
 
 def quoted(root: Path) -> dict[str, dict[str, Names]]:
-    """The ratios by model, attention and what a step differentiates, and by provider."""
+    """Time and ratios by model, attention and what a step is of; then by provider, or `fastest`."""
     found: dict[str, dict[str, Names]] = {}
     for row, time, memory in beside_the_first(read(root, FILE, {"rows": []})["rows"]):
         step = f"{row['model'].split()[0]} {row['attention']} {row['of']}".replace(" ", "_")
         provider = row["provider"].replace(", ", "_").replace(" ", "_")
-        found.setdefault(step, {})[provider] = Names(time=time, memory=memory)
+        found.setdefault(step, {})[provider] = Names(ms=row["ms"]["p50"], time=time, memory=memory)
+    for each in found.values():
+        each["fastest"] = min(each.values(), key=lambda provider: provider.ms)
     return found
 
 
