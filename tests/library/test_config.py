@@ -194,7 +194,9 @@ def test_columns_on_both_sides_of_every_threshold(itemsize, traits, device):
         columns = columns_of(*size, itemsize, (0, 0), (steps, steps))
         assert bool(columns.lines) == (gap == 0 and n_inner > 1), "lines with gaps are not folded"
         assert not columns_of(*size, itemsize, (0, itemsize), (steps, steps)).lines, "unaligned"
-        check_columns(chooser.chosen(columns, traits, device), columns, device)
+        choice = chooser.chosen(columns, traits, device)
+        check_columns(choice, columns, device)
+        assert not traits.any_order or getattr(choice.how, "fold", 1) == 1
 
 
 @on_every_device

@@ -255,7 +255,7 @@ def two_pass(
     """Read long columns twice, in enough chunks to keep the device busy; in tiles of the tables, or
     in others to compare them."""
     fold = 1
-    if not traits.any_order:
+    if not traits.any_order:  # bits stay those of lines as they are
         columns, fold = columns.folded(LINE_BYTES, SHORTEST_FOLDED)
     tile = tile or first("column_loops", facts_of(columns, traits, device))
     block_inner = columns.side_by_side(tile["wide"])
@@ -271,7 +271,7 @@ def slices(columns: Columns, traits: Traits, device: Device) -> Choice | None:
     do not fit a tile, or slices are too few."""
     columns, fold = columns.folded(VECTOR_BYTES)
     tile = first("column_slices", facts_of(columns, traits, device) | {"fold": fold})
-    if tile is None or fold == 1 or traits.any_order or columns.n_outer < device.multiprocessors:
+    if tile is None or fold == 1 or columns.n_outer < device.multiprocessors:
         return None
     wide = next_power_of_2(columns.n_inner)
     how = max(1, tile["lanes"] // wide), wide, tile["tiles"], tile["warps"]
