@@ -151,7 +151,8 @@ def test_few_rows_are_cut(n_cols, dtype, more, monkeypatch):
 def test_a_row_is_cut_into_as_many_chunks_as_it_has_tiles(tiles):
     """The rows of one program need no words of their own."""
     x = torch.empty(1, int(tiles * plan_tokens.SHORTEST), device=DEVICE)
-    made = plan_tokens.plan_of_tokens((x, None, None, None), 1.0, None, False, False)
+    call = plan_tokens.TokenCall(1.0, 1.0, None, entropy=False, invariant=False)
+    made = plan_tokens.plan_of_tokens((x, None, None, None), call)
     chunks = max(1, int(tiles))
     assert [each.grid for each in made.launches] == [chunks] + [1] * (chunks > 1)
     assert made.workspace.n_words == (3 * chunks if chunks > 1 else 0)
