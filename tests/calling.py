@@ -18,22 +18,24 @@ ROWS = 2
 TOLERANCE = torch.float32
 
 
-def of_whole(name: str, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+def of_whole(
+    name: str, x: torch.Tensor, classes: torch.Tensor, smoothing: float = 0.0
+) -> torch.Tensor:
     """The result for whole rows, by PyTorch."""
     if name in ("softmax", "log_softmax"):
         return getattr(torch, name)(x, -1)
     if name == "logsumexp":
         return torch.logsumexp(x, -1)
     if name == "cross_entropy":
-        return torch.nn.functional.cross_entropy(x, classes)
+        return torch.nn.functional.cross_entropy(x, classes, label_smoothing=smoothing)
     return torch.log_softmax(x, -1).gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 
 
 def outcome(group: Any, sizes: list[int], call: dict[str, Any]) -> tuple[str, str]:
     """("right", ""), or the kind of an error and its words, of one call with these sizes of parts.
 
-    A call names a function, and possibly the number of rows, a dtype, the first class, other
-    keywords, and whether a gradient is computed.
+    A call names a function, and possibly the number of rows, a dtype, the first class, that of the
+    weights of classes (all 1), other keywords, and whether a gradient is computed.
     """
     call = {"rows": ROWS, "dtype": torch.float32, "gradient": True, "class": 0, **call}
     name, rank, total = call["name"], group.rank(), sum(sizes)
@@ -44,6 +46,8 @@ def outcome(group: Any, sizes: list[int], call: dict[str, Any]) -> tuple[str, st
     mine = x[:, start:end].clone().requires_grad_(call["gradient"])
     ours = ("name", "rows", "dtype", "gradient", "class")
     more = {key: call[key] for key in call if key not in ours}
+    if "weight" in more:
+        more["weight"] = torch.ones(total, dtype=more["weight"])
     try:
         found = getattr(triton_softmax, name)(mine, *given, group=group, **more)
         result = found[0] if isinstance(found, tuple) else found
@@ -52,7 +56,8 @@ def outcome(group: Any, sizes: list[int], call: dict[str, Any]) -> tuple[str, st
     except Exception as error:
         return type(error).__name__, str(error)
     whole = x.double().requires_grad_()
-    expected = of_whole(name, whole * call.get("scale", 1.0), classes)
+    scaled, smoothing = whole * call.get("scale", 1.0), call.get("label_smoothing", 0.0)
+    expected = of_whole(name, scaled, classes, smoothing)
     (wanted,) = torch.autograd.grad(expected.square().sum(), whole)
     expected = expected.detach()
     expected = expected[:, start:end] if expected.dim() == 2 else expected

@@ -313,24 +313,14 @@ def tokens(
 def selective(group) -> None:
     """Both results of one token per row, in which masked rows may hold anything; as the whole."""
     x, index, mask = drawn((2, 3, 11)), torch.tensor([[0, 10, 4], [3, -100, 7]]), torch.ones(2, 3)
-    mask, both = mask.long(), triton_softmax.selective_log_softmax_and_entropy
+    mask = mask.long()
     mask[1, 1], x[1, 1] = 0, torch.nan
+    given = {"index": index, "temperature": 0.7, "row_mask": mask}
+    both = functools.partial(triton_softmax.selective_log_softmax_and_entropy, **given)
+    of = functools.partial(tokens_of, return_entropy=True, **given)
     for by_kernels in (True, False):
-        with computed(by_kernels):
-            whole, leaf = x.clone().requires_grad_(), part(x, group).requires_grad_()
-            wanted = both(whole, index, 0.7, mask)
-            found = both(leaf, index, 0.7, mask, group=group)
-            for results in (wanted, found):
-                (results[0].sum() + 2 * results[1].sum()).backward()
-        for one, other in zip(wanted, found, strict=True):
-            near(other.detach(), one.detach(), torch.float64)
-        near(leaf.grad, part(whole.grad, group), torch.float64)
-    leaf = distribute_tensor(x, mesh_of((group.size(),)), [Shard(2)]).requires_grad_()
-    found = both(leaf, index, 0.7, mask)
-    (found[0].full_tensor().sum() + 2 * found[1].full_tensor().sum()).backward()
-    for one, other in zip(found, wanted, strict=True):
-        near(one.full_tensor(), other, torch.float64)
-    near(leaf.grad.full_tensor(), whole.grad, torch.float64)
+        compared(group, functools.partial(both, group=group), of, x, by_kernels=by_kernels)
+    compared_on_mesh(both, of, x, (group.size(),), [Shard(2)])
 
 
 def lying_apart(group) -> None:
@@ -922,32 +912,6 @@ def in_parts(group, name: str, sizes: list[int], dtype=torch.float32, n_rows=3) 
 def raises(kind: type[Exception], words: str, function, *arguments, **more) -> None:
     with pytest.raises(kind, match=re.escape(words) or None):
         function(*arguments, **more)
-
-
-def disagree(group, what: str) -> None:
-    """A rank that calls something else is named on every rank, and then all go on."""
-    odd = group.rank() == group.size() - 1
-    x = drawn((len(what), 7), torch.float32)  # of this shape nothing is remembered
-    loss = functools.partial(cross_entropy, x, torch.zeros(len(what)).long(), group=group)
-    calls = {
-        "rows": lambda: softmax(x[odd:], group=group),
-        "dtype": lambda: softmax(x.bfloat16() if odd else x, group=group),
-        "function": lambda: (log_softmax if odd else softmax)(x, group=group),
-        "dimension": lambda: softmax(drawn((9, 9)), 0 if odd else 1, group=group),
-        "with a gradient": lambda: softmax(x.clone().requires_grad_(odd), group=group),
-        "smoothing of labels": lambda: loss(label_smoothing=0.1 * odd),
-        "dtype of weights": lambda: cross_entropy(
-            x,
-            x.softmax(1),
-            torch.ones(7, dtype=torch.float64 if odd else torch.float32),
-            group=group,
-        ),
-        "vocabulary": lambda: loss(vocab_start=0, vocab_size=7),
-        "size of it": lambda: loss(vocab_start=7 * group.rank(), vocab_size=99),
-    }
-    raises(ValueError, "ranks", calls[what])
-    y = softmax(drawn((1, 7), torch.float32), group=group)
-    near(y * group.size(), torch.softmax(drawn((1, 7)), 1), torch.float32)
 
 
 def checked_by_differences(group, name: str) -> None:

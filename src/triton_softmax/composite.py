@@ -103,6 +103,15 @@ def modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
     return z if bias is None else z + bias.to(z.dtype)
 
 
+def masked_elements(x: Tensor, kept: Tensor | None, modifiers: Modifiers) -> Tensor:
+    """Return x after scale, soft cap and bias where it is kept, and −∞ elsewhere."""
+    if kept is None:
+        return modified_elements(x, modifiers)
+    # What a masked element holds must not reach a gradient.
+    z = modified_elements(x.masked_fill(~kept, 0.0), modifiers)
+    return z.masked_fill(~kept, -math.inf)
+
+
 def modified_softmax(
     log: bool, x: Tensor, dim: int, dtype: torch.dtype, modifiers: Modifiers
 ) -> Tensor:
@@ -110,11 +119,7 @@ def modified_softmax(
     empty = -math.inf if log else 0.0
     function = torch.log_softmax if log else torch.softmax
     x, kept = x.to(dtype), kept_places(x, modifiers)
-    if kept is not None:  # what a masked element holds must not reach a gradient
-        x = x.masked_fill(~kept, 0.0)
-    z = modified_elements(x, modifiers)
-    if kept is not None:
-        z = z.masked_fill(~kept, -math.inf)
+    z = masked_elements(x, kept, modifiers)
     dead = (z == -math.inf).all(dim, keepdim=True)
     if modifiers.sink is not None:  # which takes everything, unless it is −∞ as well
         dead = dead & (modifiers.sink == -math.inf)

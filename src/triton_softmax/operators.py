@@ -523,13 +523,13 @@ written_rows = Operator(
 
 
 def _tokens_of_part(ranks, known, *args):
-    inputs, (factor, *options) = args[:4], args[4:]
-    named: Any = {"invariant": False, "part": _in_ranks(ranks), "n_known": known.numel()}
-    plan = plan_of_tokens(inputs, *options, **named)
+    inputs, call = args[:4], TokenCall(*args[4:], invariant=False, part=_in_ranks(ranks))
+    plan = plan_of_tokens(inputs, call, known.numel())
     if isinstance(plan, Fallback):  # it would copy its inputs
         copies = [each if each is None else on_vectors(each) for each in inputs]
-        return _tokens_of_part(ranks, known, *copies, factor, *options)
-    return plan, [each for each in inputs if each is not None], {"number": factor, "known": known}
+        return _tokens_of_part(ranks, known, *copies, *args[4:])
+    tensors = [each for each in inputs if each is not None]
+    return plan, tensors, {"number": call.factor, "known": known}
 
 
 def _published_tokens(known, ranks, *args):

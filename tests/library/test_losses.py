@@ -22,7 +22,6 @@ from triton_softmax import (
     composite,
     cross_entropy,
     distributed,
-    entropy_from_logits,
     linear,
     linear_cross_entropy,
     token_logprobs,
@@ -225,21 +224,6 @@ def test_weights_may_have_the_dtype_of_the_loss():
     torch.testing.assert_close(found, exact.bfloat16(), rtol=2**-7, atol=0)
     with pytest.raises(RuntimeError, match="weight must have the dtype"):
         cross_entropy(x.double(), target, weight, loss_dtype=torch.float32)
-
-
-def test_temperatures_and_tokens_that_are_refused():
-    x, index = logits(2, 4), torch.tensor([0, 1], device=DEVICE)
-    for temperature in (0.0, -1.0, INF, torch.ones(2, device=DEVICE)):
-        with pytest.raises(ValueError, match="temperature must"):
-            token_logprobs(x, index, temperature=temperature)
-    with pytest.raises(TypeError, match="temperature must hold"):
-        token_logprobs(x, index, temperature=torch.ones(2, 1, dtype=torch.int64, device=DEVICE))
-    for call in (entropy_from_logits, lambda number: token_logprobs(number, index[0])):
-        with pytest.raises(ValueError, match="need a dimension of classes"):
-            call(x[0, 0])
-    if DEVICE == "cpu":
-        with pytest.raises(IndexError, match="index 4 is out of bounds"):
-            token_logprobs(x, index + 3)
 
 
 @pytest.mark.parametrize("asked, within", [(False, False), (True, False), (False, True)])
@@ -475,14 +459,6 @@ def test_what_torch_expects_to_be_refused():
         with pytest.raises(error.error_type, match=error.error_regex):
             module(*arguments.args, **arguments.kwargs)
     assert errors
-
-
-def test_no_log_probability_is_above_0_and_no_entropy_cancels():
-    x = 1e4 + torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    index = x.argmax(-1)
-    assert (token_logprobs(x, index) <= 0).all()
-    wanted = torch.distributions.Categorical(logits=x.double()).entropy()
-    torch.testing.assert_close(entropy_from_logits(x).double(), wanted, atol=1e-6, rtol=0)
 
 
 def test_targets_are_mapped_over():

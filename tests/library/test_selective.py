@@ -105,8 +105,10 @@ def test_what_is_impossible_has_no_share_and_no_gradient(temperature):
     assert found == -INF and entropies.isfinite()
 
 
-def test_large_logits_keep_their_digits():
-    check(1e4 + drawn(3, 2056, scale=3.0, dtype=F32), tokens(3, classes=2056))
+def test_large_logits_keep_their_digits_and_no_log_probability_is_above_0():
+    x = 1e4 + drawn(3, 2056, scale=3.0, dtype=F32)
+    check(x, tokens(3, classes=2056))
+    assert (token_logprobs(x, x.argmax(-1)) <= 0).all()
 
 
 @pytest.mark.parametrize("row_mask", [None, masks(3)], ids=["all", "masked"])
@@ -151,7 +153,8 @@ def test_few_rows_are_cut(n_cols, dtype, more, monkeypatch):
 def test_a_row_is_cut_into_as_many_chunks_as_it_has_tiles(tiles):
     """The rows of one program need no words of their own."""
     x = torch.empty(1, int(tiles * plan_tokens.SHORTEST), device=DEVICE)
-    made = plan_tokens.plan_of_tokens((x, None, None, None), 1.0, None, False, False)
+    call = plan_tokens.TokenCall(1.0, 1.0, None, entropy=False, invariant=False)
+    made = plan_tokens.plan_of_tokens((x, None, None, None), call)
     chunks = max(1, int(tiles))
     assert [each.grid for each in made.launches] == [chunks] + [1] * (chunks > 1)
     assert made.workspace.n_words == (3 * chunks if chunks > 1 else 0)
@@ -203,24 +206,30 @@ def test_a_new_temperature_plans_and_compiles_nothing():
 
 X, ROWS = torch.zeros(2, 3, device=DEVICE), torch.zeros(2, dtype=torch.int64, device=DEVICE)
 REFUSED = [
-    *((ValueError, {"temperature": each}) for each in (0.0, -1.0, INF, NAN)),
-    (TypeError, {"temperature": "1"}),
-    (ValueError, {"index": ROWS[:, None, None]}),
-    (ValueError, {"index": ROWS[:1]}),
-    (ValueError, {"row_mask": ROWS[:1]}),
-    *((TypeError, {"row_mask": ROWS.to(dtype)}) for dtype in (torch.float32, torch.uint8)),
-    (TypeError, {"row_mask": [1, 0]}),
-    (TypeError, {"scale": "1"}),
-    (ValueError, {"scale": INF}),
-    (ValueError, {"softcap": 0.0}),
+    *(
+        (ValueError, "temperature must", {"temperature": each})
+        for each in (0.0, -1.0, INF, NAN, torch.ones(2, device=DEVICE))
+    ),
+    (TypeError, "temperature must be a number", {"temperature": "1"}),
+    (TypeError, "temperature must hold", {"temperature": ROWS[:, None]}),
+    (ValueError, "need a dimension of classes", {"logits": X[0, 0], "index": ROWS[0]}),
+    (ValueError, "index of shape", {"index": ROWS[:, None, None]}),
+    (ValueError, "index of shape", {"index": ROWS[:1]}),
+    (ValueError, "row_mask of shape", {"row_mask": ROWS[:1]}),
+    (TypeError, "row_mask must hold", {"row_mask": ROWS.float()}),
+    (TypeError, "row_mask must hold", {"row_mask": ROWS.to(torch.uint8)}),
+    (TypeError, "row_mask must be a tensor", {"row_mask": [1, 0]}),
+    (TypeError, "scale must be a number", {"scale": "1"}),
+    (ValueError, "scale must be finite", {"scale": INF}),
+    (ValueError, "softcap must be positive", {"softcap": 0.0}),
 ]
 
 
-@pytest.mark.parametrize("error, wrong", REFUSED, ids=str)
-def test_refused(error, wrong):
+@pytest.mark.parametrize("error, words, wrong", REFUSED, ids=str)
+def test_refused(error, words, wrong):
     """Other kinds of tensors are in `test_matrix.py`."""
     for function in (token_logprobs, selective_log_softmax_and_entropy):
-        with pytest.raises(error):
+        with pytest.raises(error, match=words):
             function(**{"logits": X, "index": ROWS, **wrong})
 
 
@@ -229,7 +238,7 @@ def test_refused(error, wrong):
 def test_an_index_out_of_range_is_refused_in_rows_that_are_kept(wrong):
     x, index = drawn(2, 3, dtype=F32), torch.tensor([0, wrong])
     for row_mask in (None, torch.tensor([0, 1]), torch.tensor([True, True])):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
             selective_log_softmax_and_entropy(x, index, row_mask=row_mask)
     check(x, index, row_mask=torch.tensor([True, False]))
 

@@ -97,7 +97,9 @@ def of_rows(
     if modifiers is not None and not traced:
         y = _modified(op, x, dim, dtype, invariant, modifiers, shard)
     else:
-        z = x if modifiers is None else _modified_elements(x.to(dtype), modifiers)
+        z = x
+        if modifiers is not None:  # PyTorch's operators, which the compiler fuses
+            z = composite.masked_elements(x.to(dtype), modifiers.where, modifiers)
         rows = z if z.dim() == 2 and dim == 1 and z.stride(1) == 1 else rows_of(z, dim)
         differentiated = rows.requires_grad and torch.is_grad_enabled()
         wide = dtype if modifiers is None else z.dtype
@@ -114,16 +116,6 @@ def of_rows(
     if x.dim() == 2 and dim == 1:
         return y
     return y.view(x.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
-
-
-def _modified_elements(x: Tensor, modifiers: Modifiers) -> Tensor:
-    """Return what a compiler fuses of PyTorch's operators: x with its modifiers, but for `safe`."""
-    where = modifiers.where
-    if where is None:
-        return composite.modified_elements(x, modifiers)
-    # What a masked element holds must not reach a gradient.
-    z = composite.modified_elements(x.masked_fill(~where, 0.0), modifiers)
-    return z.masked_fill(~where, -torch.inf)
 
 
 def _modified(

@@ -70,7 +70,6 @@ def plan_of(
     dim: int,
     dtype: torch.dtype | None = None,
     invariant: bool = False,
-    part: Part | None = None,
     kernel: str | None = None,
 ) -> "AnyPlan":
     """Return the plan of a call, cached: `plan_of(...)(*inputs)` computes the result, and
@@ -83,7 +82,6 @@ def plan_of(
         dtype: dtype of the result, to which the input is rounded first; the first input's by
             default.
         invariant: give a row the same bits in every batch.
-        part: what the inputs are of rows that ranks share.
         kernel: one of `KERNELS`, to compare them; None to choose.
 
     Raises:
@@ -91,12 +89,12 @@ def plan_of(
             kernel is unknown or does not support the call.
     """
     key = (op, dim, dtype, invariant)
-    if part is not None or kernel is not None:
-        key += (part, kernel)
+    if kernel is not None:
+        key += (kernel,)
     for t in inputs:  # `key_of`, inlined to save a Python call
         key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15)
     plan = plans.get(key)
-    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, part, kernel))
+    return plan or plans.keep(key, make_plan(op, inputs, dim, dtype, invariant, None, kernel))
 
 
 def run_one(x: Tensor, head: tuple, plan_new: Callable[..., Any] | None = None) -> Any:

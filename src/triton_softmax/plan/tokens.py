@@ -59,26 +59,15 @@ def run_tokens(
         tensors += () if each is None else (each,)
     plan = plans.get(call.key)
     if plan is None:
-        _, before, softcap, entropy, invariant, part, key = call
-        n_known = 0 if known is None else known.numel()
-        options = before, softcap, entropy, invariant, part, n_known
-        plan = plan_of_tokens(inputs, *options, key=key)
+        plan = plan_of_tokens(inputs, call, 0 if known is None else known.numel())
     if known is None:
         return plan(*tensors, number=call.factor)
     return plan(*tensors, number=call.factor, known=known)
 
 
-def plan_of_tokens(
-    inputs: tuple[Tensor | None, ...],
-    before: float,
-    softcap: float | None,
-    entropy: bool,
-    invariant: bool,
-    part: Part | None = None,
-    n_known: int = 0,
-    key: tuple[Any, ...] | None = None,
-) -> Any:
+def plan_of_tokens(inputs: tuple[Tensor | None, ...], call: TokenCall, n_known: int = 0) -> Any:
     """Return the plan of `run_tokens`, cached. It takes the inputs that are not None."""
+    _, before, softcap, entropy, invariant, part, key = call
     if key is None:
         key = key_of((run_tokens, before, softcap, entropy, invariant, part, n_known), inputs)
     plan = plans.get(key)

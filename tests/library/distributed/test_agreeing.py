@@ -47,6 +47,8 @@ def all_right(found: list[list[tuple[str, str]]]) -> bool:
     return all(kind == "right" for of_rank in found for kind, _ in of_rank)
 
 
+NARROW = {"dtype": torch.bfloat16, "loss_dtype": torch.float32, "gradient": False}
+NARROW |= {"name": "cross_entropy"}
 LOSS, TOKENS, SOFTMAX = ({"name": n} for n in ("cross_entropy", "token_logprobs", "softmax"))
 
 
@@ -86,7 +88,11 @@ ODD = {
     "scale": ({**SOFTMAX, "scale": 0.5}, {**SOFTMAX, "scale": 0.7}),
     "targets": (LOSS, {**LOSS, "class": 1}),
     "smoothing": (LOSS, {**LOSS, "label_smoothing": 7.0}),
+    "smoothing-of-one": (LOSS, {**LOSS, "label_smoothing": 0.1}),
+    "weights": tuple({**NARROW, "weight": dtype} for dtype in (torch.bfloat16, torch.float32)),
+    "dimension-of-rows": (SOFTMAX, {**SOFTMAX, "dim": 0}),
     "classes": (TOKENS, {**TOKENS, "vocab_start": 0}),
+    "vocabulary": (LOSS, {**LOSS, "vocab_start": 0, "vocab_size": 7}),
 }
 """What one rank calls, and the other."""
 

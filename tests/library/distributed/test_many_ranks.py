@@ -37,7 +37,7 @@ def test_values_and_gradients(ranks, world, name):
     ranks.ask("normalized", name, (2, sum(sizes)), -1, BF16, sizes=sizes, world=world)
 
 
-@MANY
+@pytest.mark.parametrize("world", [2, 4, 8])
 def test_a_long_row(ranks, world):
     """Of which each rank has several chunks, and the last rank fewer columns."""
     ranks.ask("normalized", "softmax", (1, 70_001), -1, F32, world=world)

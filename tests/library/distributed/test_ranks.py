@@ -64,10 +64,6 @@ def test_softmax_and_gradient_are_those_of_the_whole(ranks, world, by_kernels):
     ranks.ask("normalized", "log_softmax", (3, 6, 2), 1, F32, by_kernels, world=world)
 
 
-def test_long_rows_are_summarised_in_chunks(ranks):
-    ranks.ask("normalized", "softmax", (1, 70_001), -1, F32, world=2)
-
-
 @pytest.mark.parametrize(
     "name, most",
     [("softmax", 15), ("logsumexp", 15), ("cross_entropy", 26), ("token_logprobs", 25)],
@@ -252,15 +248,6 @@ def test_modifiers(ranks, name, on_mesh):
 @pytest.mark.parametrize("name", ["softmax", *FUNCTIONS[2:]])
 def test_rows_have_the_same_bits_in_any_company(ranks, name):
     ranks.ask("in_any_company", name)
-
-
-DISAGREEMENTS = "rows, dtype, function, dimension, with a gradient, smoothing of labels"
-DISAGREEMENTS += ", vocabulary, size of it, dtype of weights"
-
-
-@pytest.mark.parametrize("what", DISAGREEMENTS.split(", "))
-def test_a_disagreement_is_reported_on_every_rank(ranks, what):
-    ranks.ask("disagree", what, world=3)
 
 
 @pytest.mark.parametrize(

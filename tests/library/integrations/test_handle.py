@@ -1,6 +1,6 @@
 """Handles of integrations: what they count, and when what they put in goes."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,15 +51,12 @@ def test_ours_goes_when_the_block_raises():
 def test_counts_are_exact_over_threads_and_stay_after_removal():
     handle = Handle(Log())
 
-    def many():
+    def many(_):
         for _ in range(5_000):
             handle.count("softmax")
 
-    threads = [threading.Thread(target=many) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(many, range(4))] == [None] * 4
     handle.count("loss")
     handle.remove()
     handle.count("loss")

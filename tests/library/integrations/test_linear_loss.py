@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -400,21 +401,16 @@ def test_a_model_of_compiled_layers_makes_none():
 
 def test_threads_share_a_model():
     model = training("llama")
-    wanted, found, start = model(**batch()).loss, [], threading.Barrier(3)
+    wanted, start = model(**batch()).loss, threading.Barrier(3)
 
-    def run() -> None:
+    def run(_):
         start.wait()
-        found.extend(model(**batch()) for _ in range(5))
+        return [model(**batch()).loss for _ in range(5)]
 
-    with patch_transformers(linear_loss=True) as handle:
-        threads = [threading.Thread(target=run) for _ in range(3)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    with patch_transformers(linear_loss=True) as handle, ThreadPoolExecutor(3) as pool:
+        found = [*pool.map(run, range(3))]
     assert handle.calls["linear_cross_entropy"] == 15
-    for each in found:
-        torch.testing.assert_close(each.loss, wanted)
+    torch.testing.assert_close(found, [[wanted] * 5] * 3)
 
 
 # Handles.
