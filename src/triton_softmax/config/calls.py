@@ -14,6 +14,8 @@ REGISTERS, RESIDENT_WARPS, RESIDENT_PROGRAMS = 65536, 48, 16
 
 MOST_SIDE_BY_SIDE = 1024  # columns side by side in any tile
 MOST_DOUBLINGS = 5  # so that at most 32 lines count as one
+# With fewer lines left, partials would be more than a sixteenth of the elements.
+SHORTEST_FOLDED = 128
 
 
 def ceil_div(n: int, divisor: int) -> int:
@@ -124,20 +126,21 @@ class Columns(NamedTuple):
     # memory, count as one; empty if they may not.
     lines: tuple[int, ...] = ()
 
-    def folded(self, line_bytes: int, shortest: int = 1) -> tuple["Columns", int]:
-        """Return the columns with so many lines as one that these are multiples of `line_bytes`, if
-        they can be, and how many they are: one if accesses move whole vectors as it is. At least
-        `shortest` lines are left.
+    def folded(self, to_cache_lines: bool) -> tuple["Columns", int]:
+        """Return the columns with so many lines as one that accesses move whole vectors, and how
+        many these are: one if they do already. Or, as far as they can be, multiples of a cache
+        line, of which `SHORTEST_FOLDED` are left.
 
-        >>> odd = columns_of(1, 800, 51, 2, (0, 0), ((0, 51, 1),) * 2)
-        >>> odd.folded(16)[1], odd.folded(128)[1], odd.folded(128)[0].vector
+        >>> odd = columns_of(1, 8000, 51, 2, (0, 0), ((0, 51, 1),) * 2)
+        >>> odd.folded(False)[1], odd.folded(True)[1], odd.folded(True)[0].vector
         (8, 32, 8)
         """
-        whole = VECTOR_BYTES // self.itemsize
-        if self.vector >= whole or not self.lines:
+        whole, lines = VECTOR_BYTES // self.itemsize, self.lines
+        if self.vector >= whole or not lines:
             return self, 1
-        lines = self.lines[: max(1, (self.n_cols // shortest).bit_length())]
-        most = min(max(lines), line_bytes // self.itemsize)
+        if to_cache_lines:
+            lines = lines[: max(1, (self.n_cols // SHORTEST_FOLDED).bit_length())]
+        most = max(lines) if to_cache_lines else min(max(lines), whole)
         at = next(at for at, divisor in enumerate(lines) if divisor >= most)
         vector = min(most, whole)
         folded = self._replace(n_cols=self.n_cols >> at, n_inner=self.n_inner << at, vector=vector)

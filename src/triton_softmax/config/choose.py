@@ -7,21 +7,10 @@ measured on H100 and H200 GPUs; elsewhere nobody has measured what they reach.
 from typing import Any
 
 from . import splitting
-from .calls import (
-    LINE_BYTES,
-    VECTOR_BYTES,
-    Columns,
-    Device,
-    Modified,
-    Rows,
-    Traits,
-    ceil_div,
-    next_power_of_2,
-)
+from .calls import Columns, Device, Modified, Rows, Traits, ceil_div, next_power_of_2
 from .constants import TILE_KERNELS, Choice, ModifiedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
 
-SHORTEST_FOLDED = 128  # lines: fewer would make partials as many as a sixteenth of the elements
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
@@ -250,14 +239,14 @@ def strided_tile(columns: Columns, traits: Traits, device: Device) -> Choice:
 
 
 def two_pass(
-    columns: Columns, traits: Traits, device: Device, tile: dict[str, int] | None = None
+    columns: Columns, traits: Traits, device: Device, given: dict[str, int] | None = None
 ) -> Choice:
     """Read long columns twice, in enough chunks to keep the device busy; in tiles of the tables, or
     in others to compare them."""
     fold = 1
     if not traits.any_order:  # bits stay those of lines as they are
-        columns, fold = columns.folded(LINE_BYTES, SHORTEST_FOLDED)
-    tile = tile or first("column_loops", facts_of(columns, traits, device))
+        columns, fold = columns.folded(True)
+    tile: Any = given or first("column_loops", facts_of(columns, traits, device))
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
     busy = 32 * device.multiprocessors // (tile["warps"] * columns.groups(block_inner))
@@ -269,8 +258,10 @@ def two_pass(
 def slices(columns: Columns, traits: Traits, device: Device) -> Choice | None:
     """Read outer slices twice, a program each, which the cache holds the second time; None if lines
     do not fit a tile, or slices are too few."""
-    columns, fold = columns.folded(VECTOR_BYTES)
-    tile = first("column_slices", facts_of(columns, traits, device) | {"fold": fold})
+    columns, fold = columns.folded(False)
+    facts = facts_of(columns, traits, device)
+    facts.update(fold=fold)
+    tile = first("column_slices", facts)
     if tile is None or fold == 1 or columns.n_outer < device.multiprocessors:
         return None
     wide = next_power_of_2(columns.n_inner)
