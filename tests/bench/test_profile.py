@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from softmax_bench import profile, random_shapes
+from softmax_bench import launches, profile, random_shapes
 from softmax_bench.launches import DATA, read_rows
 from softmax_bench.roster import CHOOSER
 from softmax_bench.schema import ROOT, read_json
@@ -39,6 +39,18 @@ def test_the_published_profile_has_every_counter():
         launches = [launch for call in calls for launch in call]
         assert run["absent"] == [] and launches
         assert all({*profile.METRICS, "stalls"} <= {*launch} for launch in launches)
+
+
+def test_what_was_profiled_is_launched_today():
+    """In each cell the kernels of today, in their order; what others launch stands in between."""
+    today = launches.read(ROOT).today
+    for run in read_json(ROOT / profile.FILE)["runs"]:
+        for case, of in run["cells"].items():
+            names = [each.kernel for each in today[f"{case} {CHOOSER}"]]
+            found = [
+                [name for name in names if each["kernel"].endswith(name)] for each in of[CHOOSER]
+            ]
+            assert [max(each, key=len) for each in found if each] == names, case
 
 
 def test_of_no_launch_nothing_is_said():

@@ -89,6 +89,7 @@ def checks(group) -> None:
 
     device = torch.device("cuda", torch.cuda.current_device())
     for dtype, tolerance in TOLERANCES.items():
+        print(dtype, flush=True)  # most of the time goes into compiling
         for rows, cols in ((5, 13), (64, 4097), (2500, 300), (33, 131_072), (9, 10_001), (7, 1)):
             generator = torch.Generator().manual_seed(0)
             x = (3 * torch.randn(rows, cols, generator=generator)).to(dtype).to(device)
@@ -321,9 +322,10 @@ def main() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60))
     whole = checks, bits, meshes, graphs, compiled, agreement
+    begin = time.monotonic()
     for each in (dies,) if sys.argv[1:] == ["dies"] else whole:
         each(dist.group.WORLD)
-        print(each.__name__, "done", flush=True)
+        print(f"{time.monotonic() - begin:.0f} s: {each.__name__} done", flush=True)
     dist.destroy_process_group()
 
 
