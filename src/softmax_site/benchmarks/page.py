@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from softmax_bench.report import gbs
 from softmax_bench.roster import CHOOSER, LIBRARIES, RUNGS, label_of
-from softmax_site.benchmarks.data import time_text
+from softmax_site.benchmarks.data import case_words, time_text
 
 ASSETS = "assets/bench"
 """Where the CSV files lie in the site."""
@@ -107,12 +107,18 @@ def runs_words(environments: Iterable[dict]) -> list[str]:
 
 
 def origin(rows: list[dict], path: str = "") -> str:
-    """The runs of some rows, and which libraries were not installed in them."""
+    """The runs of some rows, the case of a run that has but one, and what was not installed."""
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",
     )
     facts = runs_words(row["environment"] for row in rows)
+    of_run: dict[str, dict[str, dict]] = {}
+    for row in rows:
+        of_run.setdefault(row["environment"]["commit"][:12], {})[row["case"]] = row
+    for commit, cases in of_run.items():
+        if len(of_run) > len(cases) == 1:
+            facts.append(f"of `{commit}` only {case_words(*cases.values())}")
     skipped, right = ({r["provider"] for r in rows if r["status"] == s} for s in ("skipped", "ok"))
     if absent := [label_of(name) for name in LIBRARIES if name in skipped - right]:
         facts.append(f"not installed: {', '.join(absent)}")
