@@ -1,11 +1,14 @@
 """The checks of `tests/library/distributed` on several GPUs, over NCCL.
 
 A process of this file for each GPU, of which any number may be there, from one:
-`python -m torch.distributed.run --nproc-per-node 8 tests/gpu/test_ranks.py`. Under pytest the same
-is started on two, four and eight GPUs, as far as there are so many, with a limit.
+`python -m torch.distributed.run --nproc-per-node 8 tests/gpu/test_ranks.py`, or some of its parts
+if they are named behind it. Nearly all of the time goes into compiling; several parts at once, each
+with a `--master-port` of its own, compile side by side. Under pytest each part is started on two,
+four and eight GPUs, as far as there are so many, with a limit.
 """
 
 import datetime
+import functools
 import os
 import socket
 import subprocess
@@ -61,8 +64,11 @@ def ended(world: int, *arguments: str) -> list[tuple[int, str]]:
 
 
 @ANY_WORLD
-def test_gpus_over_nccl(world):
-    for code, said in ended(world):
+@pytest.mark.parametrize(
+    "part", "float32 bfloat16 float16 bits meshes graphs compiled agreement".split()
+)
+def test_gpus_over_nccl(world, part):
+    for code, said in ended(world, part):
         assert code == 0, said
 
 
@@ -82,81 +88,74 @@ def cut(group, n: int, each: int | None = None) -> slice:
     return slice(min(n, rank * each), n if rank == last else min(n, (rank + 1) * each))
 
 
-def checks(group) -> None:
+def checks(dtype: torch.dtype, group) -> None:
     """Every kind of call, forward and backward, beside the whole in float64."""
     from in_float64 import cross_entropy_of, tokens_of
     from triton_softmax import cross_entropy, log_softmax, logsumexp, softmax, token_logprobs
 
     device = torch.device("cuda", torch.cuda.current_device())
-    for dtype, tolerance in TOLERANCES.items():
-        print(dtype, flush=True)  # most of the time goes into compiling
-        for rows, cols in ((5, 13), (64, 4097), (2500, 300), (33, 131_072), (9, 10_001), (7, 1)):
-            generator = torch.Generator().manual_seed(0)
-            x = (3 * torch.randn(rows, cols, generator=generator)).to(dtype).to(device)
-            dy = torch.randn(rows, cols, generator=generator).to(dtype).to(device)
-            target = torch.randint(cols, (rows,), generator=generator).to(device)
-            target[1] = -100
-            mine = cut(group, cols, 1500 if rows == 9 else None)
+    tolerance = TOLERANCES[dtype]
+    for rows, cols in ((5, 13), (64, 4097), (2500, 300), (33, 131_072), (9, 10_001), (7, 1)):
+        generator = torch.Generator().manual_seed(0)
+        x = (3 * torch.randn(rows, cols, generator=generator)).to(dtype).to(device)
+        dy = torch.randn(rows, cols, generator=generator).to(dtype).to(device)
+        target = torch.randint(cols, (rows,), generator=generator).to(device)
+        target[1] = -100
+        mine = cut(group, cols, 1500 if rows == 9 else None)
 
-            def near(actual, expected, tolerance=tolerance):
-                torch.testing.assert_close(
-                    actual.double(), expected.double(), atol=tolerance, rtol=tolerance
-                )
+        def near(actual, expected, tolerance=tolerance):
+            torch.testing.assert_close(
+                actual.double(), expected.double(), atol=tolerance, rtol=tolerance
+            )
 
-            for function, wanted in ((softmax, torch.softmax), (log_softmax, torch.log_softmax)):
-                whole = x.double().requires_grad_()
-                expected = wanted(whole, 1)
-                (gradient,) = torch.autograd.grad(expected, whole, dy.double())
-                part = x[:, mine].clone().requires_grad_()
-                y = function(part, 1, group=group)
-                near(y, expected[:, mine].detach(), tolerance * 10)
-                y.backward(dy[:, mine])
-                near(part.grad, gradient[:, mine], tolerance * 10)
-            near(logsumexp(x[:, mine], group=group), torch.logsumexp(x.double(), 1))
-            weight = (0.1 + torch.rand(cols, generator=generator)).to(dtype).to(device)
-            for more in (
-                {},
-                {"label_smoothing": 0.1, "z_loss": 1e-3},
-                {"reduction": "none", "z_loss": 1e-3},
-                {"weight": weight},
-                {"weight": weight[mine], "reduction": "sum"},
-                {"weight": weight, "label_smoothing": 0.1},
-            ):
-                if cols == 1 and more.get("reduction") == "sum":
-                    continue  # of one class the first rank has all, and all weights
-                whole = x.double().requires_grad_()
-                wanted = more | ({"weight": weight.double()} if "weight" in more else {})
-                expected = cross_entropy_of(whole, target, **wanted)
-                g = torch.rand(expected.shape, generator=generator).to(device)
-                (gradient,) = torch.autograd.grad(expected, whole, g.double())
-                part = x[:, mine].clone().requires_grad_()
-                where = {"vocab_start": mine.start, "vocab_size": cols}
-                for _ in range(3):  # from the second time on kernels share memory by address
-                    part.grad = None
-                    loss = cross_entropy(part, target, group=group, **more, **where)
-                    loss.backward(g.to(dtype))
-                near(loss, expected.detach(), tolerance * 10)
-                near(
-                    part.grad, gradient[:, mine], tolerance * max(1.0, gradient.abs().max().item())
-                )
-            index = target.clamp(min=0)
-            for more in (1, 3):
-                whole = x.double().requires_grad_()
-                wide = index.unsqueeze(1).expand(-1, more)
-                expected, entropies = tokens_of(whole, wide, return_entropy=True)
-                g, h = (
-                    torch.rand(each.shape, generator=generator) for each in (expected, entropies)
-                )
-                g, h = g.to(device), h.to(device)
-                (gradient,) = torch.autograd.grad(
-                    (expected * g).sum() + (entropies * h).sum(), whole
-                )
-                part = x[:, mine].clone().requires_grad_()
-                found, entropy = token_logprobs(part, wide, group=group, return_entropy=True)
-                ((found * g).sum() + (entropy * h).sum()).backward()
-                near(found, expected.detach(), 1e-5)
-                near(entropy, entropies.detach(), 1e-4)
-                near(part.grad, gradient[:, mine], 10 * tolerance)
+        for function, wanted in ((softmax, torch.softmax), (log_softmax, torch.log_softmax)):
+            whole = x.double().requires_grad_()
+            expected = wanted(whole, 1)
+            (gradient,) = torch.autograd.grad(expected, whole, dy.double())
+            part = x[:, mine].clone().requires_grad_()
+            y = function(part, 1, group=group)
+            near(y, expected[:, mine].detach(), tolerance * 10)
+            y.backward(dy[:, mine])
+            near(part.grad, gradient[:, mine], tolerance * 10)
+        near(logsumexp(x[:, mine], group=group), torch.logsumexp(x.double(), 1))
+        weight = (0.1 + torch.rand(cols, generator=generator)).to(dtype).to(device)
+        for more in (
+            {},
+            {"label_smoothing": 0.1, "z_loss": 1e-3},
+            {"reduction": "none", "z_loss": 1e-3},
+            {"weight": weight},
+            {"weight": weight[mine], "reduction": "sum"},
+            {"weight": weight, "label_smoothing": 0.1},
+        ):
+            if cols == 1 and more.get("reduction") == "sum":
+                continue  # of one class the first rank has all, and all weights
+            whole = x.double().requires_grad_()
+            wanted = more | ({"weight": weight.double()} if "weight" in more else {})
+            expected = cross_entropy_of(whole, target, **wanted)
+            g = torch.rand(expected.shape, generator=generator).to(device)
+            (gradient,) = torch.autograd.grad(expected, whole, g.double())
+            part = x[:, mine].clone().requires_grad_()
+            where = {"vocab_start": mine.start, "vocab_size": cols}
+            for _ in range(3):  # from the second time on kernels share memory by address
+                part.grad = None
+                loss = cross_entropy(part, target, group=group, **more, **where)
+                loss.backward(g.to(dtype))
+            near(loss, expected.detach(), tolerance * 10)
+            near(part.grad, gradient[:, mine], tolerance * max(1.0, gradient.abs().max().item()))
+        index = target.clamp(min=0)
+        for more in (1, 3):
+            whole = x.double().requires_grad_()
+            wide = index.unsqueeze(1).expand(-1, more)
+            expected, entropies = tokens_of(whole, wide, return_entropy=True)
+            g, h = (torch.rand(each.shape, generator=generator) for each in (expected, entropies))
+            g, h = g.to(device), h.to(device)
+            (gradient,) = torch.autograd.grad((expected * g).sum() + (entropies * h).sum(), whole)
+            part = x[:, mine].clone().requires_grad_()
+            found, entropy = token_logprobs(part, wide, group=group, return_entropy=True)
+            ((found * g).sum() + (entropy * h).sum()).backward()
+            near(found, expected.detach(), 1e-5)
+            near(entropy, entropies.detach(), 1e-4)
+            near(part.grad, gradient[:, mine], 10 * tolerance)
 
 
 def bits(group) -> None:
@@ -321,11 +320,12 @@ def dies(group) -> None:
 def main() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=60))
-    whole = checks, bits, meshes, graphs, compiled, agreement
+    parts = {str(dtype)[6:]: functools.partial(checks, dtype) for dtype in TOLERANCES}
+    parts |= {each.__name__: each for each in (bits, meshes, graphs, compiled, agreement, dies)}
     begin = time.monotonic()
-    for each in (dies,) if sys.argv[1:] == ["dies"] else whole:
-        each(dist.group.WORLD)
-        print(f"{time.monotonic() - begin:.0f} s: {each.__name__} done", flush=True)
+    for name in sys.argv[1:] or [name for name in parts if name != "dies"]:
+        parts[name](dist.group.WORLD)
+        print(f"{time.monotonic() - begin:.0f} s: {name} done", flush=True)
     dist.destroy_process_group()
 
 
