@@ -94,7 +94,7 @@ def split_strided(n_cols, vector, edges, *, inner=4, cols=CHUNK, of=1, wide=Fals
 def two_pass(
     n_cols, vector, edges, *, inner=4, cols=4, tiles=2, of=1, wide=False, apart=False
 ) -> Choice:
-    """All steps of so many tiles of `cols` in one launch, or chunks of two steps in two."""
+    """All steps of so many tiles of `cols` in one launch; or, apart, chunks of two steps."""
     step = cols * tiles
     chunk = 2 * step if apart else triton.cdiv(n_cols, step) * step
     n_chunks = triton.cdiv(n_cols, chunk)
@@ -211,7 +211,7 @@ FORMS = {
     "strided-tiles": Form(strided, {"cols": CHUNK}),
     "split_strided": Form(split_strided, float64=False),
     "two_pass": Form(two_pass),
-    "two_pass-two-launches": Form(two_pass, {"apart": True}),
+    "two_pass-apart": Form(two_pass, {"apart": True}),
 }
 EVERY_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 

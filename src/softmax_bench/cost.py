@@ -51,7 +51,8 @@ def work(
         lanes = how.block_cols * getattr(how, "tiles", 1) * how.block_inner
         across = min(how.block_inner, call.n_inner)
         words = 8 * choice.n_chunks * how.block_inner if choice.n_chunks > 1 else 0
-        if choice.kernel == "two_pass":  # two loops, which both read
+        if choice.kernel == "two_pass":  # two loops, which both read, and words that are merged
+            words = 16 * how.block_inner
             steps = 2 * ceil_div(cols, how.block_cols * how.tiles)
             tensors = tensors + traits.inputs
         wasted = WHOLE_LINE if call.vector * call.itemsize == VECTOR_BYTES else LINE

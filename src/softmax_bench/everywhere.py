@@ -120,7 +120,8 @@ def run(gpus: list[str], out: Path, frontend: bool, patterns: list[str]) -> str:
         patterns: only kinds that fit one of them are compiled; the lines of others stay.
 
     Raises:
-        DataError: Triton refuses a kernel; the message says which. Nothing is written.
+        DataError: Triton refuses a kernel; the message says which. Or none fits the patterns.
+            Nothing is written.
     """
     import triton
 
@@ -160,8 +161,8 @@ def run(gpus: list[str], out: Path, frontend: bool, patterns: list[str]) -> str:
         kinds += [kind for kind in lines if kind not in kinds]
         of_gpus[gpu] = sorted([kinds.index(kind), *line] for kind, line in lines.items())
         print(f"Triton {release}, {gpu}: {taken} kernels", flush=True)
-    if refused:
-        raise DataError("\n".join(refused))
+    if refused or not taken:
+        raise DataError("\n".join(refused) or f"no kind of kernel fits {', '.join(patterns)}")
     if not frontend:
         every = [found for of in data["lines"].values() for found in of.values()]
         used = sorted({at for found in every for at, *_ in found})

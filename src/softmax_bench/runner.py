@@ -126,8 +126,7 @@ class Runner:
                 words = "  ".join(self._case(case, names))
                 spent = time.monotonic() - begin
                 self.say(f"[{spent:5.0f} s {number}/{len(todo)}] {case.id}: {words}")
-        finally:  # also when someone stops it, which the cell at hand is not to blame for
-            self.marker.unlink(missing_ok=True)
+        finally:  # also when someone stops it
             self._keep()
 
     def _case(self, case: Case, names: list[str]) -> list[str]:

@@ -187,16 +187,33 @@ def test_columns_on_both_sides_of_every_threshold(itemsize, traits, device):
     loads = thresholds(("column",), ("load", "programs"))
     outers = itertools.cycle([*of_load(loads, device)[:-3], 5000])
     inners = itertools.cycle((1, 7, 12, 32, 33, 64, 5000))
-    for n_cols, gap in itertools.product(COLUMNS, (0, 1, 2)):
-        n_inner = next(inners)
-        steps = n_cols * (n_inner + gap), n_inner + gap, 1
+    lies = itertools.cycle([(0, 0, 1), (1, 0, 1), (0, 1, 1), (0, 0, 2)])
+    for n_cols, _ in itertools.product(COLUMNS, range(4)):
+        n_inner, (after_slices, after_lines, step) = next(inners), next(lies)
+        along = step * n_inner + after_lines
+        steps = n_cols * along + after_slices, along, step
         size = next(outers), n_cols, n_inner
         columns = columns_of(*size, itemsize, (0, 0), (steps, steps))
-        assert bool(columns.lines) == (gap == 0 and n_inner > 1), "lines with gaps are not folded"
+        dense = (after_lines, step) == (0, 1)
+        assert bool(columns.lines) == (dense and n_inner > 1), "others are not folded"
         assert not columns_of(*size, itemsize, (0, itemsize), (steps, steps)).lines, "unaligned"
         choice = chooser.chosen(columns, traits, device)
+        if getattr(choice.how, "fold", 1) > 1:
+            assert steps[0] % choice.how.vector == 0, "slices start on a vector"
         check_columns(choice, columns, device)
         assert not traits.any_order or getattr(choice.how, "fold", 1) == 1
+
+
+def test_where_folding_begins_and_slices_do():
+    def choice(n_outer: int, n_cols: int, n_inner: int):
+        steps = n_cols * n_inner, n_inner, 1
+        columns = columns_of(n_outer, n_cols, n_inner, 2, (0, 0), (steps, steps))
+        return chooser.chosen(columns, SOFTMAX, Device())
+
+    assert [choice(1, n, 7).how.fold for n in (2**17, 2**17 + 16, 2**17 + 1)] == [32, 16, 1]
+    assert [choice(1, n, 4097).how.fold for n in (128 * 512 + 32, 2048 + 32)] == [32, 16]
+    few, many = (choice(n, 1920, 10) for n in (131, 132))  # as many as multiprocessors
+    assert many.kernel == "two_pass" and not many.apart and few.kernel == "strided"
 
 
 @on_every_device

@@ -266,7 +266,7 @@ class Drawn(Stand):
         return {name: wrong[name] for name in LIBRARIES}
 
     def of_kernel(self, name: str) -> Stand:
-        """How ours stands where one kernel alone runs."""
+        """How ours stands where a kernel runs."""
         return self._part(lambda group: f"{name}_kernel" in group[CHOOSER]["kernels"])
 
     @property

@@ -14,7 +14,8 @@ REGISTERS, RESIDENT_WARPS, RESIDENT_PROGRAMS = 65536, 48, 16
 
 MOST_SIDE_BY_SIDE = 1024  # columns side by side in any tile
 MOST_DOUBLINGS = 5  # so that at most 32 lines count as one
-# With fewer lines left, partials would be more than a sixteenth of the elements.
+# Lines that folding leaves: of fewer, a chunk's partials take more than a sixteenth of the bytes
+# of 16-bit elements.
 SHORTEST_FOLDED = 128
 
 

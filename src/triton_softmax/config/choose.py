@@ -11,6 +11,7 @@ from .calls import Columns, Device, Modified, Rows, Traits, ceil_div, next_power
 from .constants import TILE_KERNELS, Choice, ModifiedRows, RowTile, StridedTile, TwoPass
 from .measured import first, holding
 
+BUSY_WARPS = 32  # of a multiprocessor, with loops
 MANY_ROWS = 2**20  # fills any device; stands in where the choice must not depend on the count
 
 
@@ -245,28 +246,28 @@ def two_pass(
     in others to compare them."""
     fold = 1
     if not traits.any_order:  # bits stay those of lines as they are
-        columns, fold = columns.folded(True)
+        columns, fold = columns.folded(to_cache_lines=True)
     tile: Any = given or first("column_loops", facts_of(columns, traits, device))
     block_inner = columns.side_by_side(tile["wide"])
     block_cols = tile["tall"] * tile["wide"] // block_inner  # the fewer columns, the taller
-    busy = 32 * device.multiprocessors // (tile["warps"] * columns.groups(block_inner))
+    busy = BUSY_WARPS * device.multiprocessors // (tile["warps"] * columns.groups(block_inner))
     n_chunks = max(1, min(busy, ceil_div(columns.n_cols, tile["tiles"] * block_cols)))
-    how = block_cols, block_inner, tile["tiles"], tile["warps"]
-    return read_twice(columns, *how, n_chunks, fold)
+    shape = block_cols, block_inner, tile["tiles"], tile["warps"]
+    return read_twice(columns, *shape, n_chunks, fold)
 
 
 def slices(columns: Columns, traits: Traits, device: Device) -> Choice | None:
     """Read outer slices twice, a program each, which the cache holds the second time; None if lines
     do not fit a tile, or slices are too few."""
-    columns, fold = columns.folded(False)
-    facts = facts_of(columns, traits, device)
-    facts.update(fold=fold)
-    tile = first("column_slices", facts)
-    if tile is None or fold == 1 or columns.n_outer < device.multiprocessors:
+    columns, fold = columns.folded(to_cache_lines=False)
+    if fold == 1 or traits.any_order or columns.n_outer < device.multiprocessors:
+        return None
+    tile = first("column_slices", facts_of(columns, traits, device) | {"fold": float(fold)})
+    if tile is None:
         return None
     wide = next_power_of_2(columns.n_inner)
-    how = max(1, tile["lanes"] // wide), wide, tile["tiles"], tile["warps"]
-    return read_twice(columns, *how, 1, fold)
+    tall = max(1, tile["lanes"] // wide)
+    return read_twice(columns, tall, wide, tile["tiles"], tile["warps"], n_chunks=1, fold=fold)
 
 
 def read_twice(
@@ -278,8 +279,10 @@ def read_twice(
     partials = fold * ceil_div(columns.n_cols, steps * tall * tiles)
     # 16, 64, 256 or 1,024: the fewer, the fewer kernels are compiled.
     at_once = max(16, min(1024, 4 ** ceil_div(partials.bit_length(), 2)))
-    shape = tall, wide, columns.stated_vector, columns.wide_index
-    how = TwoPass(*shape, True, True, tiles, fold, 4096 // at_once, at_once)
+    how = TwoPass(
+        tall, wide, columns.stated_vector, columns.wide_index, publish=True, write=True,
+        tiles=tiles, fold=fold, merged=4096 // at_once, at_once=at_once,
+    )  # fmt: skip
     choice = in_loops("two_pass", how, num_warps, columns.n_cols, steps)
     # If lines are wider than a tile, columns are spread over programs.
     return choice._replace(apart=choice.apart or fold > 1 and columns.n_inner > wide)

@@ -134,5 +134,9 @@ class Choice(NamedTuple):
             return (self.how,)
         first, last = self.how._replace(write=False), self.how._replace(publish=False)
         if isinstance(self.how, TwoPass):
-            return first, first._replace(publish=False), last
+            # What a launch does not read would only make another kernel of it.
+            loops = {"merged": 0, "at_once": 0}
+            tile = {"block_cols": 0, "block_inner": 0, "vector": 1, "wide_index": False, "tiles": 1}
+            merge = first._replace(publish=False, **tile)
+            return first._replace(**loops), merge, last._replace(**loops)
         return first, last

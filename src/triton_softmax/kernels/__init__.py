@@ -11,7 +11,7 @@ table counts the elements moved for a matrix of M rows and N columns, forward an
 | `split_rows` | `split_rows` | a long row over several programs, still read once | 2MN | 3MN |
 | `strided` | `strided` | non-inner reductions: columns side by side | 2MN | 3MN |
 | `split_strided` | `split_strided` | a long column over several programs | 2MN | 3MN |
-| `two_pass` | `two_pass` | a very long column in chunks, or a small slice: read twice | 3MN | 5MN |
+| `two_pass` | `two_pass` | a very long column in chunks, or a small slice, read twice | 3MN | 5MN |
 
 `modified_rows` is one more geometry, for rows with score modifiers: scale, soft cap, bias, masks.
 

@@ -4,8 +4,8 @@ The tensor is viewed as (n_outer, n_cols, n_inner) with any strides. One softmax
 n_cols elements along the middle dimension. Adjacent elements in memory usually lie along n_inner,
 in different columns. So a program takes block_inner columns side by side, reads whole cache lines
 across them, and reduces over the tile's first axis. Its tiles hold whole columns; `split_strided`
-takes longer ones, and `two_pass` very long ones. In names, `cols` counts along a column and `inner`
-across.
+takes longer ones, and `two_pass` very long ones and small slices in narrow lines. In names, `cols`
+counts along a column and `inner` across.
 
 Triton specialises arguments equal to 1, so it sees which axis is contiguous. It sees aligned tile
 lines only if the other strides are multiples of 16, unlike those of 14 × 14 images. So the kernel
@@ -41,15 +41,6 @@ def inner_strides(strides):
     for i in tl.static_range(len(strides)):
         inner = inner + (strides[i][2],)
     return inner
-
-
-@triton.jit
-def place_in_line(inner, n_inner, FOLD: tl.constexpr):
-    """Which of the FOLD lines that count as one elements lie in, and in which column."""
-    if FOLD == 1:
-        return 0, inner
-    else:
-        return inner // (n_inner // FOLD), inner % (n_inner // FOLD)
 
 
 @triton.jit

@@ -43,10 +43,18 @@ from .strided import (
     inner_strides,
     load_tile,
     offsets_in_slice,
-    place_in_line,
     pointers_of_tile,
     slices_of,
 )
+
+
+@triton.jit
+def place_in_line(inner, n_inner, FOLD: tl.constexpr):
+    """Which of the FOLD lines that count as one elements lie in, and in which column."""
+    if FOLD == 1:
+        return 0, inner
+    else:
+        return inner // (n_inner // FOLD), inner % (n_inner // FOLD)
 
 
 @triton.jit
@@ -211,9 +219,7 @@ def two_pass_kernel(
         tl.debug_barrier()  # all lanes are there
         columns = tl.arange(0, BLOCK_INNER)
         columns = tl.where(columns < n_inner, columns % (n_inner // FOLD), n_inner)
-        m, totals = merge_partials(
-            words_ptr, outer, columns, n_chunks, n_inner, FOLD, ACC, OP, HOW
-        )  # fmt: skip
+        m, totals = merge_partials(words_ptr, outer, columns, n_chunks, n_inner, FOLD, ACC, OP, HOW)
     if HOW.write and not HOW.publish:
         words = words_of(words_ptr, outer, 0, n_chunks, n_inner, ACC, OP)
         m, totals = load_summaries(words, column, n_inner, across, ACC, OP)

@@ -514,13 +514,13 @@ def launches_of(
         options["maxnreg"] = choice.max_registers
     launches = []
     for each in choice.launches:
-        function, programs, how_compiled = GEOMETRIES[kernel], grid, options
+        function, programs, its_options = GEOMETRIES[kernel], grid, options
         if isinstance(each, TwoPass) and not (each.publish or each.write):
             function = two_pass.merge_chunks_kernel
             programs = outer[0] * triton.cdiv(inner[0], each.merged)
-            how_compiled = options | {"num_warps": 8}  # of float64, fewer would spill
+            its_options = options | {"num_warps": 8}  # of float64, fewer would spill
         constants = {"OP": op, "HOW": each}
-        launches.append(Launch(function, programs, numbers, constants, how_compiled))
+        launches.append(Launch(function, programs, numbers, constants, its_options))
     if isinstance(how, TwoPass) and op.reduces:
         del launches[2:]  # column scalars are written where they are merged
     return tuple(launches), workspace
