@@ -31,6 +31,7 @@ from softmax_site.benchmarks.page import (
     NOT_MEASURED,
     Measured,
     measured_by,
+    origin,
     warning,
 )
 from softmax_site.benchmarks.rungs import HEADLINES, Rung, headline, headline_fragment
@@ -126,6 +127,13 @@ def test_what_is_rendered_follows_the_files(tmp_path, made):
     assert 'id="test-one"' in rendered.markdown("corrections", tmp_path)
     with pytest.raises(KeyError, match="nothing rendered is named 'nowhere'"):
         rendered.markdown("nowhere", tmp_path)
+
+
+def test_a_run_with_one_case_says_which():
+    first, *others = ({**each, "environment": environment()} for each in data()["rows"])
+    alone = first | {"environment": environment() | {"commit": "f" * 40, "started": "2026"}}
+    assert f"of `{'f' * 12}` one case: forward, " in origin([alone, *others])
+    assert "one case" not in origin([first, *others]) + origin([alone])
 
 
 def test_every_include_of_the_pages_is_rendered_and_every_measurement_is_included():

@@ -107,7 +107,7 @@ def runs_words(environments: Iterable[dict]) -> list[str]:
 
 
 def origin(rows: list[dict], path: str = "") -> str:
-    """The runs of some rows, the case of a run that has but one, and what was not installed."""
+    """The runs of some rows, the case of a run with only one, and what was not installed."""
     links = (
         f"[{len(rows)} rows as CSV](/{path}){{ .bench-csv }}",
         "[method](/benchmarks/method.md)",
@@ -118,7 +118,7 @@ def origin(rows: list[dict], path: str = "") -> str:
         of_run.setdefault(row["environment"]["commit"][:12], {})[row["case"]] = row
     for commit, cases in of_run.items():
         if len(of_run) > len(cases) == 1:
-            facts.append(f"of `{commit}` only {case_words(*cases.values())}")
+            facts.append(f"of `{commit}` one case: {case_words(*cases.values())}")
     skipped, right = ({r["provider"] for r in rows if r["status"] == s} for s in ("skipped", "ok"))
     if absent := [label_of(name) for name in LIBRARIES if name in skipped - right]:
         facts.append(f"not installed: {', '.join(absent)}")
