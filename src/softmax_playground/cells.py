@@ -244,7 +244,7 @@ def _names_line(cell: Cell) -> str:
         listed += " and what the kernel calls"
     if not listed:
         return ""
-    link = '<a href="../../reference/how-checks-work/#names">What they are</a>'
+    link = '<a href="/reference/how-checks-work/#names">What they are</a>'
     return f'<p class="run-names">Already defined: {listed}. {link}</p>'
 
 

@@ -52,11 +52,11 @@ def test_every_link_leads_somewhere(site, read):
     wrong = []
     for page, each in read.items():
         for href in each.links if page != "404.html" else ():
-            url = urlsplit(urljoin(f"http://site/{page}", href))
+            url = urlsplit(urljoin(f"http://site/below/{page}", href))
             if url.netloc != "site" or url.scheme not in ("http", "https"):
                 continue
-            path, anchor = unquote(url.path)[1:], unquote(url.fragment)
-            path = path.removesuffix("index.html")
+            path, anchor = unquote(url.path), unquote(url.fragment)
+            path = path.removeprefix("/below/").removesuffix("index.html")
             if path not in read and path not in files:
                 wrong.append(f"{page}: {href}")
             elif anchor and path in read and anchor not in read[path].anchors | {"__skip"}:
