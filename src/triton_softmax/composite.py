@@ -183,13 +183,12 @@ class RowScalars(NamedTuple):
     target: Tensor
     """The class; −1 if the row is ignored, −2 if the target is a distribution."""
     factor: Tensor
-    """r, the factor of the loss: the class weight, divided by the total weight for a mean."""
+    """b, the factor of the target's term: the class weight, divided by the total weight for a mean,
+    less what label smoothing takes from it."""
     z_factor: Tensor
     """z, the factor of the squared log-sum-exp."""
-    at_target: Tensor | None
-    """b, the factor of the target's term; None (then r) without label smoothing."""
     everywhere: Tensor | None
-    """c, the factor of every class, or of the distribution."""
+    """c, the factor of every class, or of the distribution; None without."""
     distribution: Tensor | None = None
     """q, in the shape of the logits; None if it is 1 for every class."""
 
@@ -206,32 +205,35 @@ class RowScalars(NamedTuple):
 
 
 def scalars_of_classes(
-    target: Tensor, weight: Tensor | None, n_classes: int, dtype: torch.dtype, options: LossOptions
-) -> RowScalars:
-    """Return the scalars of rows with class targets, in the accumulator dtype."""
+    target: Tensor, weight: Tensor | None, n_classes: int, dtype: torch.dtype, options: LossOptions,
+    of_all: Callable[[Tensor], Tensor] | None = None,
+) -> RowScalars:  # fmt: skip
+    """Return the scalars of rows with class targets, in the accumulator dtype. For a mean over rows
+    that others have too, `of_all` sums over all of them."""
     kept = target != options.ignore_index
     classes = target.masked_fill(~kept, 0).long()
     # A negative one would mark a row, or count from the end: beyond all classes, reading it fails.
     classes = classes.masked_fill(classes < 0, n_classes)
     each = kept.to(dtype)
     factor = each
-    if weight is not None:  # a compiler would read the index of a single row, as of no dimension
+    if weight is not None and len(weight):
+        # A compiler would read the index of a single row, as of no dimension.
         factor = weight.to(dtype)[classes.unsqueeze(-1)].squeeze(-1) * each
-    z_factor = options.z_loss * each
-    spread = each if weight is not None else factor  # the distribution then holds the weights
+    z_factor, epsilon = options.z_loss * each, options.label_smoothing
+    everywhere = each * (epsilon / max(1, n_classes))  # a distribution holds the weights
     if options.reduction == "mean":
-        z_factor = z_factor / each.sum()
-        spread = spread / factor.sum()
-        factor = factor / factor.sum()
-    marked, epsilon = classes.masked_fill(~kept, -1), options.label_smoothing
+        rows, weights = each.sum(), factor.sum()
+        if of_all is not None:
+            rows, weights = of_all(torch.stack([rows, weights])).unbind()
+        z_factor, everywhere, factor = z_factor / rows, everywhere / weights, factor / weights
+    marked = classes.masked_fill(~kept, -1)
     if epsilon == 0.0:
-        return RowScalars(marked, factor, z_factor, None, None)
+        return RowScalars(marked, factor, z_factor, None)
     q, dim = None, options.dim
     if weight is not None:
         shape = (*target.shape[:dim], n_classes, *target.shape[dim:])
         q = along(weight.to(dtype), dim, len(shape)).expand(shape)
-    everywhere = spread * (epsilon / n_classes)
-    return RowScalars(marked, factor, z_factor, factor * (1.0 - epsilon), everywhere, q)
+    return RowScalars(marked, factor * (1.0 - epsilon), z_factor, everywhere, q)
 
 
 def along(t: Tensor, dim: int, ndim: int) -> Tensor:
@@ -239,19 +241,26 @@ def along(t: Tensor, dim: int, ndim: int) -> Tensor:
     return t.view([-1 if i == dim else 1 for i in range(ndim)])
 
 
-def scalars(x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions) -> RowScalars:
-    """Return the scalars of rows whose targets are classes or distributions."""
+def scalars(
+    x: Tensor, target: Tensor, weight: Tensor | None, options: LossOptions,
+    of_all: Callable[[Tensor], Tensor] | None = None,
+) -> RowScalars:  # fmt: skip
+    """Return the scalars of rows whose targets are classes or distributions; `of_all` is as for
+    `scalars_of_classes`."""
     dim, dtype = options.dim, accumulator(x.dtype)
     if not target.is_floating_point():
         n_classes = row_length(x, dim, options.part)
-        return scalars_of_classes(target, weight, n_classes, dtype, options)
+        return scalars_of_classes(target, weight, n_classes, dtype, options, of_all)
     shape = x.shape[:dim] + x.shape[dim + 1 :]
-    share = 1.0 / max(1, math.prod(shape)) if options.reduction == "mean" else 1.0
+    mean, n_rows = options.reduction == "mean", math.prod(shape)
+    share = 1.0 / max(1, n_rows) if mean and of_all is None else 1.0
     marked = x.new_full((), -2, dtype=torch.int64).expand(shape)
-    # Three tensors, because `torch.compile` rejects passing one twice.
-    a, b, c = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(3)]
+    # Two tensors, because `torch.compile` rejects passing one twice.
+    b, z = [x.new_zeros((), dtype=dtype).expand(shape) for _ in range(2)]
     everywhere = x.new_full((), share, dtype=dtype).expand(shape)
-    return RowScalars(marked, a, b, c, everywhere, distribution_of(x, target, weight, options))
+    if mean and of_all is not None:
+        everywhere = everywhere / of_all(everywhere.new_full((1,), n_rows))
+    return RowScalars(marked, b, z, everywhere, distribution_of(x, target, weight, options))
 
 
 def distribution_of(
@@ -283,20 +292,18 @@ def modified_logits(x: Tensor, target: Tensor, options: LossOptions) -> Tensor:
 
 def row_losses(x: Tensor, scalars: RowScalars, options: LossOptions) -> tuple[Tensor, Tensor]:
     """Return the loss and log-sum-exp of each row of logits."""
-    (target, r, z, b, c, q), dim = scalars, options.dim
+    (target, b, z, c, q), dim = scalars, options.dim
     x = modified_logits(x, target, options._replace(ignore_index=-1))
     x = x.masked_fill((target == -1).unsqueeze(dim), 0.0)
     m, t = from_maximum(x, dim)
     log_d = t.exp().sum(dim).log()
     lse = m + log_d
     # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
-    losses = (r if b is None else b) * ((m - picked(x, target, dim)) + log_d)
-    if c is not None and q is not None:
-        q = q.to(x.dtype)
-        losses = losses.masked_fill(target < 0, 0.0)
-        losses = losses + c * (q.sum(dim) * log_d - (q * t).sum(dim))
-    elif b is not None and c is not None:
-        losses = losses + (r - b) * log_d + ((r - b) * m - c * x.sum(dim))
+    losses = b * ((m - picked(x, target, dim)) + log_d)
+    if c is not None:
+        q = None if q is None else q.to(x.dtype)
+        w, a = (x.shape[dim], t.sum(dim)) if q is None else (q.sum(dim), (q * t).sum(dim))
+        losses = losses.masked_fill(target < 0, 0.0) + c * (w * log_d - a)
     losses = losses + z * lse * lse
     kept = target != -1
     return torch.where(kept, losses, z), lse.masked_fill(~kept, 0.0)

@@ -338,17 +338,14 @@ def run_losses(
 ) -> tuple[Tensor, ...]:
     """Return the gradient of the losses, if requested, and the loss and log-sum-exp of each row.
     See `run_rows` for `plain` and `in_place`."""
-    target, r, z, b, c, q = scalars
+    target, b, z, c, q = scalars
     numbers: tuple[Any, ...]
     part = options.part
     at_target = picked(x, target, options.dim) if part is None else part.picked(x, target)
     with_gradient = int(gradient)  # torch.compile of PyTorch 2.11 takes no bool as an index
-    if q is not None:
-        op, numbers = OF_DISTRIBUTION[with_gradient], (target, at_target, b, c, z)
-    elif b is None:
-        op, numbers = PLAIN[with_gradient], (target, at_target, r, z)
-    else:
-        op, numbers = SMOOTHED[with_gradient], (target, at_target, r, z, b, c)
+    op, numbers = PLAIN[with_gradient], (target, at_target, b, z)
+    if c is not None:
+        op, numbers = (SMOOTHED if q is None else OF_DISTRIBUTION)[with_gradient], (*numbers, c)
     modifiers, after = None, {}
     if part is not None:
         after["part"] = part

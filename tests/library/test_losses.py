@@ -270,7 +270,7 @@ def test_shapes_and_types_are_refused_in_torch_s_words():
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_no_rows(reduction):
-    """Of classes, of probabilities, with weights, and of a layer."""
+    """Of classes, of probabilities, with weights, and of a layer; nor classes, nor features."""
     x, classes = logits(0, 5), torch.empty(0, dtype=torch.int64, device=DEVICE)
     weight = torch.ones(5, dtype=x.dtype, device=DEVICE)
     for target, given in ((classes, None), (x.detach(), None), (classes, weight)):
@@ -279,6 +279,32 @@ def test_no_rows(reduction):
         torch.testing.assert_close(cross_entropy(x, target, **options), wanted, equal_nan=True)
     found = linear_cross_entropy(x, logits(7, 5), classes, reduction=reduction)
     torch.testing.assert_close(found, wanted, equal_nan=True)
+    ignored, none = torch.full((2,), -100, device=DEVICE), x.detach()[:, :0].reshape(0)
+    for weight, epsilon in ((none, 0.0), (None, 0.1), (none, 0.1)):
+        options = {"weight": weight, "reduction": reduction, "label_smoothing": epsilon}
+        found = cross_entropy(none.new_zeros(2, 0), ignored, **options)
+        wanted = torch.tensor(
+            NAN if reduction == "mean" else [0.0, 0.0] if reduction == "none" else 0.0
+        )
+        torch.testing.assert_close(found, wanted.to(found), equal_nan=True)
+    layer, target = (none.new_zeros(n, 0) for n in (3, 4)), torch.arange(3, device=DEVICE)
+    found = linear_cross_entropy(*layer, target, reduction=reduction)
+    wanted = functional.cross_entropy(none.new_zeros(3, 4), target, reduction=reduction)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("by_kernels", [True, False], ids=["kernels", "operators"])
+def test_smoothing_far_from_zero(by_kernels, monkeypatch):
+    """Of huge logits, and of logits that share a large number, of which a sum loses digits."""
+    monkeypatch.setattr(arguments, "INTERPRETED", by_kernels)
+    target, least = torch.tensor([0, 4, 2], device=DEVICE), torch.finfo(torch.float32).min
+    steps = torch.arange(15.0, device=DEVICE).view(3, 5)
+    for x in (steps + 1e6, steps - 1e6, torch.full_like(steps, least), -least + 0 * steps):
+        for weight in (None, 1 + torch.arange(5.0, device=DEVICE)):
+            options = {"weight": weight, "label_smoothing": 0.1}
+            wide = options | {"weight": None if weight is None else weight.double()}
+            wanted = functional.cross_entropy(x.double(), target, **wide)
+            torch.testing.assert_close(cross_entropy(x, target, **options), wanted.float())
 
 
 def test_a_layer_of_inference_tensors():

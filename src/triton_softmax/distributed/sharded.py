@@ -116,20 +116,14 @@ def _scalars(
     here = slice(shard.start, shard.start + x.shape[1])
     if not (weight is None or part is None or classes):
         weight = weight[here]
-    scalars = composite.scalars(x, target, weight, options._replace(reduction="sum"))
-    marked, r, z, b, c, q = scalars
-    if options.reduction == "mean":
-        kept = (marked != -1).to(r.dtype)
-        sums = torch.stack([kept.sum(), (r if classes else kept).sum()])
-        rows, weights = _of_all_rows(sums, over_rows).unbind()
-        b, c = (None if b is None else b / weights), (None if c is None else c / weights)
-        r, z = r / weights, z / rows
+    of_all = partial(_of_all_rows, over_rows=over_rows)
+    marked, b, z, c, q = composite.scalars(x, target, weight, options, of_all)
     if part is not None and classes:
         # A target of an earlier rank: move it past this part, so that no column equals it.
         column = marked - part.start
         column = torch.where(column < 0, column + part.total, column)
         marked, q = torch.where(marked < 0, marked, column), None if q is None else q[:, here]
-    return RowScalars(marked, r, z, b, c, q)
+    return RowScalars(marked, b, z, c, q)
 
 
 def cross_entropy(

@@ -3,15 +3,14 @@
 The loss follows from the summary of softmax, and the gradient is softmax with another epilogue. It
 needs nothing beyond the summary, so it is written while the row is still in registers.
 
-The row scalars are the target t, −1 if the row is ignored; the target logit; the factor r of the
-loss; the factor z of the squared log-sum-exp; and, with label smoothing, the shares of r: b for the
-target and c for every class.
+The row scalars are the target t, −1 if the row is ignored; the target logit; its factor b; and the
+factor z of the squared log-sum-exp.
 
-With a distribution as target, or class weights under label smoothing, every class enters the loss.
-So a second input q is read with x: the probabilities, or the class weights (broadcast to all rows,
-with stride 0). The sums w = Σ q and a = Σ q·(x − m) join the denominator, and
-Σ q·(lse − x) = w·log d − a subtracts nothing large. The row scalars are then t, −2 if there is no
-target beyond q; the target logit; its factor b; the factor c of q; and z.
+With label smoothing, or a distribution as target, every class enters the loss. So the sums w = Σ q
+and a = Σ q·(x − m) join the denominator, and Σ q·(lse − x) = w·log d − a subtracts nothing large,
+however far the logits are from 0. Label smoothing has q = 1. Otherwise q is a second input, read
+with x: the probabilities, or the class weights (broadcast to all rows, with stride 0). One more row
+scalar is the factor c of q, and t is −2 if there is no target beyond q.
 """
 
 from dataclasses import replace
@@ -24,29 +23,20 @@ from .softmax import SOFTMAX, exponentials, to_maximum
 
 
 @triton.jit
-def _loss_and_lse(kept, loss, lse, z):
-    """(loss + z·lse², lse) of a row. An ignored row has the loss z: 0, or NaN in a mean of
-    nothing."""
-    return tl.where(kept, loss + z * lse * lse, z), tl.where(kept, lse, 0.0)
-
-
-@triton.jit
 def _loss(m, totals, numbers):
-    """(loss, lse) of a row: r·(lse − x_t) + z·lse². With label smoothing r·lse − b·x_t − c·Σx +
-    z·lse², with r = b + c·(number of classes); the terms are grouped so that no large numbers
-    cancel."""
-    # eq: cross-entropy-from-summary, cross-entropy-smoothed
-    target, picked, r, z = numbers[:4]
-    kept = target >= 0
+    """(loss, lse) of a row: b·(lse − x_t) + z·lse², and c·(w·log d − a) with a distribution. An
+    ignored row has the loss z: 0, or NaN in a mean of nothing."""
+    # eq: cross-entropy-from-summary, cross-entropy-smoothed, cross-entropy-distribution
+    target, picked, b, z = numbers[:4]
+    kept = target >= 0 if len(numbers) == 4 else target != -1
     log_d = tl.log(totals[0])
     lse = m + log_d
-    if len(numbers) == 4:
-        loss = r.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
-    else:
-        r, b, c = r.to(m.dtype), numbers[4].to(m.dtype), numbers[5].to(m.dtype)
-        elsewhere = (r - b) * m - c * totals[1]
-        loss = r * log_d + b * (m - picked.to(m.dtype)) + elsewhere
-    return _loss_and_lse(kept, loss, lse, z.to(m.dtype))
+    loss = b.to(m.dtype) * ((m - picked.to(m.dtype)) + log_d)
+    if len(numbers) == 5:
+        everywhere = numbers[4].to(m.dtype) * (totals[1] * log_d - totals[2])
+        loss = tl.where(target >= 0, loss, 0.0) + everywhere
+    z = z.to(m.dtype)
+    return tl.where(kept, loss + z * lse * lse, z), tl.where(kept, lse, 0.0)
 
 
 CROSS_ENTROPY = replace(
@@ -63,77 +53,48 @@ CROSS_ENTROPY = replace(
 
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """The row scalars for the gradient: the factor of exp(x − m), whether the row counts, and with
-    label smoothing c."""
-    target, _, r, z = numbers[:4]
+    """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
+    target, _, b, z = numbers
     lse = m + tl.log(totals[0])
-    factor = (r.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0]
-    if len(numbers) == 4:
-        return factor, target >= 0
-    else:
-        return factor, target >= 0, numbers[5].to(m.dtype)
+    return (b.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
 
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """(r + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
-    dx = terms[0] * totals[0]
-    if len(totals) == 3:
-        dx -= totals[2]
-    return tl.where(totals[1], dx, 0.0)
+    """(b + 2·z·lse)·y; 0 in an ignored row, whatever it holds."""
+    return tl.where(totals[1], terms[0] * totals[0], 0.0)
 
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """(r + 2·z·lse)·y − r, the gradient at the target; with label smoothing c + b in place of r."""
+    """(b + 2·z·lse)·y − b, the gradient at the target."""
     # eq: cross-entropy-gradient
-    dx = exp_shifted(numbers[1].to(m.dtype), m) * totals[0]
-    if len(numbers) == 4:
-        return numbers[0], dx - numbers[2].to(m.dtype)
-    else:
-        return numbers[0], dx - totals[2] - numbers[4].to(m.dtype)
+    target, picked, b, _ = numbers
+    return target, exp_shifted(picked.to(m.dtype), m) * totals[0] - b.to(m.dtype)
 
 
-GRADIENT = {"finish": _gradient, "finish_at": _gradient_at_target, "adjust": _of_gradient}
-CROSS_ENTROPY_GRADIENT = replace(CROSS_ENTROPY, name="cross_entropy_gradient", **GRADIENT)
+CROSS_ENTROPY_GRADIENT = replace(
+    CROSS_ENTROPY,
+    name="cross_entropy_gradient",
+    finish=_gradient,
+    finish_at=_gradient_at_target,
+    adjust=_of_gradient,
+)
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
 
 
 @triton.jit
-def _exponentials_and_elements(values, m, EXACT: tl.constexpr):
-    """exp(x − m), and x itself inside the row."""
-    return exponentials(values, m, EXACT)[0], tl.where(values[-1] >= 0, values[0], 0.0)
-
-
-@triton.jit
-def _first_to_maximum(totals, m_part, m):
-    """Rescale the denominator to another maximum; the sum of x does not depend on one."""
-    return to_maximum(totals, m_part, m)[0], totals[1]
-
-
-CROSS_ENTROPY_SMOOTHED = replace(
-    CROSS_ENTROPY,
-    name="cross_entropy_smoothed",
-    terms=_exponentials_and_elements,
-    rescale=_first_to_maximum,
-    sums=2,
-    numbers=6,
-    placed=True,
-)
-"""The loss and log-sum-exp with label smoothing, which also sums the elements."""
-
-CROSS_ENTROPY_SMOOTHED_GRADIENT = replace(
-    CROSS_ENTROPY_SMOOTHED, name="cross_entropy_smoothed_gradient", **GRADIENT
-)
-
-
-@triton.jit
 def _exponentials_and_distribution(values, m, EXACT: tl.constexpr):
-    """exp(x − m), q and q·(x − m)."""
+    """exp(x − m), q and q·(x − m); without a second input q is 1 for every class."""
     # eq: distribution-terms
-    x, q, places = values
-    distance = x - tl.where(m == float("-inf"), 0.0, m)
-    return exponentials(values, m, EXACT)[0], q, tl.where(places >= 0, q * distance, 0.0)
+    distance = values[0] - tl.where(m == float("-inf"), 0.0, m)
+    inside = values[-1] >= 0
+    if len(values) == 3:
+        q = values[1]
+        distance = q * distance
+    else:
+        q = inside.to(distance.dtype)
+    return exponentials(values, m, EXACT)[0], q, tl.where(inside, distance, 0.0)
 
 
 @triton.jit
@@ -146,24 +107,10 @@ def _distribution_to_maximum(totals, m_part, m):
 
 
 @triton.jit
-def _distribution_loss(m, totals, numbers):
-    """(loss, lse) of a row: b·(lse − x_t) + c·(w·log d − a) + z·lse²."""
-    # eq: cross-entropy-distribution
-    target, picked, b, c, z = numbers
-    b, c, z = b.to(m.dtype), c.to(m.dtype), z.to(m.dtype)
-    kept = target != -1
-    log_d = tl.log(totals[0])
-    lse = m + log_d
-    of_target = tl.where(target >= 0, b * ((m - picked.to(m.dtype)) + log_d), 0.0)
-    loss = of_target + c * (totals[1] * log_d - totals[2])
-    return _loss_and_lse(kept, loss, lse, z)
-
-
-@triton.jit
 def _of_distribution_gradient(m, totals, numbers):
     """The factors of exp(x − m), of q and of the target; and the target."""
-    target, _, b, c, z = numbers
-    b, c, z = b.to(m.dtype), c.to(m.dtype), z.to(m.dtype)
+    target, _, b, z, c = numbers
+    b, z, c = b.to(m.dtype), z.to(m.dtype), c.to(m.dtype)
     lse = m + tl.log(totals[0])
     b = tl.where(target >= 0, b, 0.0)
     factor = (b + c * totals[1] + 2.0 * z * lse) / totals[0]
@@ -173,32 +120,40 @@ def _of_distribution_gradient(m, totals, numbers):
 @triton.jit
 def _distribution_gradient(values, terms, m, totals):
     """(b + c·w + 2·z·lse)·y − c·q, less b at the target; 0 in an ignored row."""
-    # eq: cross-entropy-distribution-gradient
+    # eq: cross-entropy-distribution-gradient, cross-entropy-smoothed-gradient
     factor, c, b, target = totals
-    dx = terms[0] * factor - c * values[1] - tl.where(values[-1] == target, b, 0.0)
+    dx = terms[0] * factor - tl.where(values[-1] == target, b, 0.0)
+    if len(values) == 3:
+        dx -= c * values[1]
+    else:
+        dx -= c
     return tl.where(target != -1, dx, 0.0)
 
 
 DISTRIBUTION = replace(
-    CROSS_ENTROPY_SMOOTHED,
+    CROSS_ENTROPY,
     name="cross_entropy_distribution",
     inputs=2,
     terms=_exponentials_and_distribution,
     rescale=_distribution_to_maximum,
-    finish_row=_distribution_loss,
     sums=3,
     numbers=5,
+    placed=True,
 )
-"""The loss and log-sum-exp of a row."""
+"""The loss and log-sum-exp of a row, with a distribution."""
 
+GRADIENT = {"finish": _distribution_gradient, "adjust": _of_distribution_gradient}
 DISTRIBUTION_GRADIENT = replace(
-    DISTRIBUTION,
-    name="cross_entropy_distribution_gradient",
-    finish=_distribution_gradient,
-    adjust=_of_distribution_gradient,
+    DISTRIBUTION, name="cross_entropy_distribution_gradient", **GRADIENT
 )
 """The gradient of the loss with a distribution, and the loss and log-sum-exp."""
 
+CROSS_ENTROPY_SMOOTHED = replace(DISTRIBUTION, name="cross_entropy_smoothed", inputs=1)
+"""The loss and log-sum-exp with label smoothing."""
+
+CROSS_ENTROPY_SMOOTHED_GRADIENT = replace(
+    CROSS_ENTROPY_SMOOTHED, name="cross_entropy_smoothed_gradient", **GRADIENT
+)
 
 PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT
 SMOOTHED = CROSS_ENTROPY_SMOOTHED, CROSS_ENTROPY_SMOOTHED_GRADIENT

@@ -13,7 +13,7 @@ and the summary (the epilogue), and row scalars follow from the summary alone.
 | backward of softmax | y·dy | y·(dy − sum) | |
 | backward of log-softmax | dy | dy − exp(y)·sum | |
 | backward of log-sum-exp | exp(x − m) | term / (sum / dl) | |
-| cross-entropy | exp(x − m), x | its gradient | the loss, log-sum-exp |
+| cross-entropy | exp(x − m) | its gradient | the loss, log-sum-exp |
 
 Row scalars may also be inputs: dl of log-sum-exp, or the target of cross-entropy.
 """

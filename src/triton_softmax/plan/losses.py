@@ -117,6 +117,8 @@ class LossPlan:
             return
         op = (SMOOTHED if options.label_smoothing else PLAIN)[gradient]
         self.op, self.in_place = op, in_place
+        # Which of the scalars of `targets_kernel` the operation takes.
+        self.which = (0, 3, 2, 4) if options.label_smoothing else (0, 1, 2)
         given = (target,) if weight is None else (target, weight)
         as_they_lie = [each.is_contiguous() for each in given]
         inputs = (x, *[each.contiguous() for each in given])
@@ -183,7 +185,8 @@ class LossPlan:
         for plan in self.targets[:-1]:
             inputs += (plan(*inputs),)
         marked, of_each = self.targets[-1](*inputs)
-        numbers = (marked, *of_each.unbind()[: op.numbers - 1])
+        of_each = of_each.unbind()
+        numbers = (marked, *[of_each[k] for k in self.which])
         out = x if self.in_place else None
         if options.scale != 1.0 or options.softcap is not None:
             return run_modified(
@@ -217,7 +220,7 @@ class LossPlan:
         starts = [first + k * n * size for k in range(6)]
         lse = -(-starts[5] // 16) * 16
         marked = -(-(lse + n * size) // 16) * 16
-        self.scalar_offsets = marked, *starts[: self.op.numbers - 1]
+        self.scalar_offsets = marked, *[starts[k] for k in self.which]
         self.discarded_lse_offset = lse
         self.memory = empty_of((-(-(marked + 8 * n) // dtype.itemsize),), dtype, x)
         self.main = main
