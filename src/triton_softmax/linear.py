@@ -23,7 +23,6 @@ from .losses import Final, differentiable_losses, reduced, run_losses, scaled
 from .modes import by_composite, is_batched, is_plain_eager, readable, version_of
 from .plan import key_of
 from .plan.launch import plans
-from .plan.layout import rows_along
 
 BYTES = 1 << 28
 """The default size of the logits buffer, large enough for efficient matrix products; twice that
@@ -143,7 +142,8 @@ def linear_cross_entropy(
         plan = LinearPlan(options, chunk_size, accum_dtype, kernels)
         if key is not None:
             plan = plans.keep(key, plan)
-    x, flat = rows_along(input, -1), target.reshape(-1)
+    x = input.reshape(input.shape[:-1].numel(), input.shape[-1])
+    flat = target.reshape(-1)
     if flat.dtype == torch.uint8:  # a negative `ignore_index` differs from all targets
         flat = flat.long()
     options = plan.options

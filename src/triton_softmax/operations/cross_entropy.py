@@ -56,7 +56,8 @@ def _of_gradient(m, totals, numbers):
     """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
     target, _, b, z = numbers
     lse = m + tl.log(totals[0])
-    return (b.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
+    factor = (b.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0]
+    return factor, target >= 0
 
 
 @triton.jit

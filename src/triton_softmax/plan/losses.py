@@ -185,8 +185,7 @@ class LossPlan:
         for plan in self.targets[:-1]:
             inputs += (plan(*inputs),)
         marked, of_each = self.targets[-1](*inputs)
-        of_each = of_each.unbind()
-        numbers = (marked, *[of_each[k] for k in self.which])
+        numbers = (marked, *map(of_each.unbind().__getitem__, self.which))
         out = x if self.in_place else None
         if options.scale != 1.0 or options.softcap is not None:
             return run_modified(
@@ -220,7 +219,7 @@ class LossPlan:
         starts = [first + k * n * size for k in range(6)]
         lse = -(-starts[5] // 16) * 16
         marked = -(-(lse + n * size) // 16) * 16
-        self.scalar_offsets = marked, *[starts[k] for k in self.which]
+        self.scalar_offsets = marked, *map(starts.__getitem__, self.which)
         self.discarded_lse_offset = lse
         self.memory = empty_of((-(-(marked + 8 * n) // dtype.itemsize),), dtype, x)
         self.main = main
