@@ -34,14 +34,15 @@ def test_it_is_small_and_needs_torch_and_triton_alone():
 
 @pytest.mark.slow
 def test_it_runs_where_there_is_nothing_else(tmp_path):
-    """And its test sees a mistake."""
+    """And its test sees a mistake in either gradient, which in 32,769 columns of the scale of 1 is
+    often below the absolute tolerance of 1e-5."""
     run = "import sys; sys.path.insert(0, ''); import softmax; softmax.test_softmax()"
     alone = {"PYTHONPATH": None, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    for text, fine in ((TEXT, True), (TEXT.replace("(dy - s)", "(dy + s)"), False)):
-        (tmp_path / "softmax.py").write_text(text)
+    for right, wrong in (("", ""), ("(dy - s)", "(dy + s)"), ("(dy - tl.sum", "(dy + tl.sum")):
+        (tmp_path / "softmax.py").write_text(TEXT.replace(right, wrong))
         ran = python("-P", "-c", run, cwd=tmp_path, **alone)
-        assert (ran.returncode == 0) is fine, ran.stderr
-        assert fine or "AssertionError" in ran.stderr
+        assert (ran.returncode == 0) is (right == wrong), ran.stderr
+        assert right == wrong or "AssertionError" in ran.stderr
 
 
 INF = float("inf")
