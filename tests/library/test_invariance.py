@@ -1,6 +1,7 @@
 """Batch-invariant calls: the same bits for a row in every batch, at every place, on every border
 between kernels."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -135,22 +136,24 @@ def test_however_the_chunks_of_a_row_are_computed(operation, n_cols, monkeypatch
     assert all(torch.equal(each, found[0]) for each in found)
 
 
+@pytest.mark.parametrize("n_cols", [131, 2_049])
 @pytest.mark.parametrize("name, dtype", list(zip(FUNCTIONS, DTYPES)), ids=str)
-def test_any_layout(name, dtype):
-    """In one program no layout changes the bits: columns, padded rows, a start within a vector."""
-    x, g = rows(131, dtype), rows(131, dtype, seed=1)
+def test_any_layout(name, dtype, n_cols):
+    """No layout changes the bits: padded rows, a start within a vector, rows that lie side by side,
+    however many; and in one program columns."""
+    x, g = rows(n_cols, dtype), rows(n_cols, dtype, seed=1)
     if name == "logsumexp":
         g = g[:, 0].contiguous()
     y, dx = both(FUNCTIONS[name], x, g)
-    apart = x.t().contiguous()
-    y_apart, dx_apart = both(FUNCTIONS[name], apart, g if g.dim() == 1 else g.t().contiguous(), 0)
-    assert torch.equal(y_apart if y.dim() == 1 else y_apart.t(), y)
-    assert torch.equal(dx_apart.t(), dx)
-    padded = torch.zeros(M, 140, dtype=dtype, device=DEVICE)
-    for start in (0, 1, 8):
-        view = padded[:, start : start + 131].copy_(x)
-        y_view, dx_view = both(FUNCTIONS[name], view, g)
-        assert torch.equal(y_view, y) and torch.equal(dx_view, dx)
+    padded = torch.zeros(M, n_cols + 9, dtype=dtype, device=DEVICE)
+    starts = [padded[:, start : start + n_cols] for start in (0, 1, 8)]
+    views = [*starts, x.t().contiguous().t()]
+    for view, some in itertools.product(views, (slice(None), slice(2))):
+        y_view, dx_view = both(FUNCTIONS[name], view.copy_(x)[some], g[some])
+        assert torch.equal(y_view, y[some]) and torch.equal(dx_view, dx[some])
+    if n_cols == 131:
+        y_apart, dx_apart = both(FUNCTIONS[name], x.t().contiguous(), g.t().contiguous(), 0)
+        assert torch.equal(y_apart.t(), y) and torch.equal(dx_apart.t(), dx)
 
 
 @pytest.mark.parametrize("n_rows, n_cols", [(19, LONGEST + 17), (3, 32_896)])

@@ -459,6 +459,8 @@ def _plan_launches(
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = choose(columns, op, x)
+        if op.any_order and choice.kernel != "strided" and dim == x.dim() - 1 and not kernel:
+            return None  # chunks would depend on how many rows lie side by side
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 
