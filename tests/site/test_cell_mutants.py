@@ -2,6 +2,7 @@
 changes nothing that the cell can show, for a reason in `same_mutants.toml`."""
 
 import ast
+import gc
 import re
 import signal
 import time
@@ -23,6 +24,10 @@ SAME = sum(SAME.values(), [])
 @pytest.fixture(autouse=True, scope="module")
 def library():
     session.provide(cells.library(ROOT))
+    gc.collect()
+    gc.freeze()  # a collection of what other tests left would use up a mutant's time
+    yield
+    gc.unfreeze()
 
 
 class TooLong(BaseException):

@@ -22,7 +22,7 @@ FONTS = 190_000
 """Bytes of all fonts that a page may ask for; a browser fetches each once for the whole site."""
 MOST_NODES = 8_000
 """Elements of a page, without its charts."""
-LONGEST_INDEX = 340_000
+LONGEST_INDEX = 345_000
 MOST_SHEETS = 18
 
 FOUND = tomllib.loads((ROOT / "tests/site/searches.toml").read_text("utf8"))

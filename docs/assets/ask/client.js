@@ -19,8 +19,10 @@ export function askPython(prepare) {
   let ready = null;
   let waiting = new Map();
   let count = 0;
+  let stopped = "";
 
   function stop(why) {
+    stopped = why;
     if (worker) worker.terminate();
     for (const { reject } of waiting.values()) reject(new Stopped(why));
     worker = ready = null;
@@ -45,7 +47,7 @@ export function askPython(prepare) {
     };
     worker.onerror = () => stop("Python could not be started.");
     return prepare().then((what) => {
-      if (worker !== mine) throw new Stopped("Stopped.");
+      if (worker !== mine) throw new Stopped(stopped);
       return send({ load: { micropython: MICROPYTHON.href, names: {}, ...what } });
     }).catch((error) => {
       if (worker === mine) stop(error.message);

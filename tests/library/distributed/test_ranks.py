@@ -278,10 +278,11 @@ def test_without_other_ranks():
         triton_softmax.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1]), vocab_start=0)
 
 
-def test_nobody_waits_for_ever(ranks):
-    """The last test of the file, since these groups are of no use afterwards."""
-    with pytest.raises(Failed) as failed:
-        ranks.ask("dies", 5, world=2)
-    ranks.broken = True
+def test_nobody_waits_for_ever():
+    """In groups of their own, which are of no use afterwards."""
+    with Ranks(2, "on_ranks") as ranks:
+        with pytest.raises(Failed) as failed:
+            ranks.ask("dies", 5)
+        ranks.broken = True
     assert str(failed.value).startswith("rank 1: EOFError")
     assert "rank 0" not in str(failed.value)

@@ -28,7 +28,6 @@ KERNELS = {
     ],
 )
 def test_against_float64(name, block, n_rows, n_cols):
-    torch.manual_seed(0)
     x = 4 * torch.randn(n_rows, n_cols, device=DEVICE)
     y = KERNELS[name](block)(x)
     torch.testing.assert_close(y.double(), torch.softmax(x.double(), 1), rtol=1e-5, atol=1e-7)
