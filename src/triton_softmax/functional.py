@@ -85,7 +85,7 @@ def softmax(
 
     A CPU tensor uses PyTorch's own operators, unless Triton was imported with TRITON_INTERPRET=1:
     then its interpreter runs the kernel. Differentiable any number of times, in reverse and forward
-    mode; the backward pass saves only the result, and what score modifiers need besides.
+    mode (with a group once, in reverse). Saved are the result, and what score modifiers need.
 
     Args:
         input: A tensor of any shape, 0-d and empty included, and any strides; float16, bfloat16,
@@ -122,14 +122,16 @@ def softmax(
         a NaN or +inf, or only -inf, is NaN.
 
     Raises:
-        TypeError: The input is not a tensor, its dtype (or `dtype`) is not one of the four, `dim`
-            is not an integer, `where` is not bool, or another modifier not floating-point.
+        TypeError: The input is not a dense tensor, its dtype (or `dtype`) is not one of the four,
+            `dim` is no integer or meets `axis`, `where` is not bool, another tensor not floating.
         IndexError: `dim` is out of range.
         ValueError: `scale` is not finite, `softcap` not positive; a tensor does not broadcast;
             `causal` or `out` has another shape, or `out` another dtype, or it overlaps itself; a
             group meets a `DTensor` or different calls.
         RuntimeError: Triton does not support the device; tensors are on two devices; `out` is
             given although an argument requires a gradient.
+        NotImplementedError: Sharded rows meet `causal`, `sink`, `out`, or a gradient of a scale or
+            of a bias that is the same along the row; a `DTensor` meets a tensor `scale`.
 
     Examples:
         >>> import torch
@@ -213,9 +215,10 @@ def logsumexp(
 
     Raises:
         TypeError: The input is not a tensor, its dtype is complex or otherwise unsupported, or
-            `dim` is neither an integer nor a sequence of integers.
+            `dim` is neither an integer nor a tuple or list of integers.
         IndexError: `dim` is out of range.
-        ValueError: `dim` names a dimension twice, or is an empty tuple.
+        ValueError: `dim` names a dimension twice, or is an empty tuple; or as for `softmax`.
+        NotImplementedError: Several dimensions of a `DTensor`.
         RuntimeError: Triton does not support the device.
 
     Examples:

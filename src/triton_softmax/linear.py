@@ -56,10 +56,10 @@ def linear_cross_entropy(
     whose place `chunk_size` and `accum_dtype` stand.
 
     Args:
-        input: (N, K) or (…, K).
+        input: (…, K), float16, bfloat16, float32 or float64.
         linear_weight: (C, K), in the dtype of the input. Autocast converts both, and the bias.
         target: Classes, int64, int32 or uint8, in the shape of the input without K.
-        linear_bias: (C,).
+        linear_bias: (C,), or one number for all classes, in the dtype of the input.
         weight, reduction, ignore_index, label_smoothing, z_loss, softcap, scale, loss_dtype: As for
             `cross_entropy`. An `ignore_index` of None is -100.
         chunk_size: Rows per chunk; by default as many as fill 512 MiB of logits, or 256 MiB where
@@ -73,10 +73,9 @@ def linear_cross_entropy(
         The loss: a scalar, or with reduction "none" one per target.
 
     Raises:
-        ValueError: The shapes do not match, `chunk_size` is not positive, or `accum_dtype` is
-            another.
+        TypeError, ValueError, IndexError, RuntimeError: As for `cross_entropy`; a ValueError also
+            if `chunk_size` is not positive, or `accum_dtype` neither the weight's nor float32.
         NotImplementedError: A tensor is a `DTensor`.
-        TypeError, IndexError, RuntimeError: As for `cross_entropy`.
 
     Examples:
         >>> import torch

@@ -45,10 +45,10 @@ def selective_log_softmax(
         Log-probabilities in the shape of the index and the dtype of the logits; none above 0.
 
     Raises:
-        TypeError: `logits` has another dtype, or `index` is not int64 or int32.
-        ValueError: The shapes do not match.
+        TypeError: The dtype of logits, index or mask is another, or the temperature no number.
+        ValueError: The shapes do not match, or a number as temperature is not positive and finite.
         IndexError: An index is out of range (on a GPU, an assertion on the device).
-        RuntimeError: The index is on another device.
+        RuntimeError: A tensor is on another device.
 
     Examples:
         >>> import torch
@@ -79,7 +79,7 @@ def entropy_from_logits(
         Entropies (…), in the dtype of the logits.
 
     Raises:
-        TypeError: `logits` has another dtype.
+        TypeError, ValueError: `logits` has another dtype, or no dimension.
 
     Examples:
         >>> import torch
@@ -125,15 +125,16 @@ def token_logprobs(
         return_entropy: Return entropies (…) as well.
         inplace_backward, batch_invariant: As for `selective_log_softmax`.
         group, vocab_start, vocab_size: As for `cross_entropy`; the index counts all classes. In
-            place only without temperature, scale, soft cap and mask.
+            place only without a mask.
 
     Returns:
         Log-probabilities in the shape of the index, or a pair with the entropies; float32 for
         16-bit logits. All may be changed in place.
 
     Raises:
-        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`; also if
-            another argument is none of these.
+        TypeError, ValueError, IndexError, RuntimeError: As for `selective_log_softmax`; a
+            ValueError also if `scale` is not finite, `softcap` is not positive, or ranks differ.
+        NotImplementedError: With a group, a temperature requires a gradient.
 
     Examples:
         >>> import torch

@@ -60,8 +60,8 @@ def cross_entropy(
         input: Logits, (C,), (N, C) or (N, C, d1, …), float16, bfloat16, float32 or float64.
         target: Classes (int64, int32 or uint8), of the shape of the input without C; or
             probabilities, of the shape of the input.
-        weight: A factor for each class, (C,), in the dtype of the logits or `loss_dtype`; under
-            autocast or with probability targets, in any floating-point dtype.
+        weight: A factor for each class, (C,), in the dtype of the logits or, unless that is
+            float64, of `loss_dtype`; under autocast or with probability targets, any of the four.
         size_average, reduce: Deprecated, as in PyTorch.
         ignore_index: Rows with this target have neither loss nor gradient, whatever they hold.
         reduction: "none", "mean" or "sum".
@@ -91,11 +91,11 @@ def cross_entropy(
         ignored rows, not differentiable.
 
     Raises:
-        TypeError: An argument is not a tensor, or the logits have another dtype.
+        TypeError: An argument is not a dense tensor, or has another type or dtype than given here.
         ValueError: `reduction` is unknown, `softcap` is not positive, `scale` or `z_loss` is not
-            finite, or `z_loss` meets probabilities; shapes disagree, as in PyTorch.
+            finite, or `z_loss` meets probabilities; the numbers of rows disagree, or the ranks.
         IndexError: A target is out of range (on a GPU, an assertion on the device).
-        RuntimeError: Tensors are on two devices, or PyTorch rejects an argument.
+        RuntimeError: Tensors are on two devices, other shapes disagree, or PyTorch rejects a value.
 
     Examples:
         >>> import torch

@@ -24,7 +24,7 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """`softmax` along `dim` as a module without parameters, like `torch.nn.Softmax`.
 
-    Arguments, inputs, results and errors are those of `softmax`.
+    Arguments, inputs, results and errors are those of `softmax`; a `dim` of None is guessed.
 
     Examples:
         >>> import torch
@@ -43,7 +43,7 @@ class Softmax(_AlongDim):
 class LogSoftmax(_AlongDim):
     """`log_softmax` along `dim` as a module without parameters, like `torch.nn.LogSoftmax`.
 
-    Arguments and errors are those of `Softmax`.
+    Arguments are those of `Softmax`, inputs, results and errors those of `log_softmax`.
 
     Examples:
         >>> import torch
