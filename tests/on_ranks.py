@@ -629,6 +629,18 @@ def compiled_as_on_one(group, name: str) -> None:
         raises(Exception, "of the same size", call, mine.detach())
 
 
+def columns_as_on_one(group) -> None:
+    """Rows along another dimension than the last, which one rank cuts as columns, and capped logits
+    of tokens, which PyTorch would cap, have the bits of whole rows."""
+    x = drawn((16384, 2), torch.float32)
+    found = softmax(part(x, group, 0), 0, batch_invariant=True, group=group)
+    assert torch.equal(found, part(softmax(x, 0, batch_invariant=True), group, 0))
+    x, given = drawn((12, 16384), torch.float32), {"softcap": 2.0, "batch_invariant": True}
+    index = 1200 * torch.arange(12)
+    found = triton_softmax.token_logprobs(part(x, group), index, group=group, **given)
+    assert torch.equal(found, triton_softmax.token_logprobs(x, index, **given))
+
+
 def in_any_company(group, name: str) -> None:
     """A row has the same bits alone and among others: of parts of rows, and of a DTensor wherever
     its rows lie."""

@@ -134,7 +134,7 @@ def modified_softmax(
         y = function(torch.cat([z, sink.expand(shape)], dim), dim).narrow(dim, 0, z.shape[dim])
         y = y.masked_fill((modifiers.sink == math.inf) & (y == y), empty)
     if modifiers.safe:
-        y = y.masked_fill(dead, empty)
+        y = y.masked_fill(dead | (y == empty), empty)
     if kept is not None:
         y = y.masked_fill(~kept, empty)
         y = y if modifiers.safe else y.masked_fill(dead & ~kept, math.nan)
@@ -158,6 +158,7 @@ def modified_softmax_backward(
         dy, y = dy.masked_fill(~kept, 0.0), y.masked_fill(~kept, empty)
     total = (dy if log else dy * y).sum(dim, keepdim=True)
     dz = (log_softmax_vjp if log else softmax_vjp)(y, dy, total)
+    dz = dz if kept is None else dz.masked_fill(~kept, 0.0)
     du, of_scale = dz, None
     if modifiers.softcap is not None:
         assert x is not None
@@ -304,7 +305,7 @@ def row_losses(x: Tensor, scalars: RowScalars, options: LossOptions) -> tuple[Te
         q = None if q is None else q.to(x.dtype)
         w, a = (x.shape[dim], t.sum(dim)) if q is None else (q.sum(dim), (q * t).sum(dim))
         losses = losses.masked_fill(target < 0, 0.0) + c * (w * log_d - a)
-    losses = losses + z * lse * lse
+    losses = losses + z * lse * lse if options.z_loss else losses
     kept = target != -1
     return torch.where(kept, losses, z), lse.masked_fill(~kept, 0.0)
 

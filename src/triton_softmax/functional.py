@@ -106,7 +106,7 @@ def softmax(
         causal: Mask the elements above the diagonal of the last two dimensions, of equal size, with
             `dim` the last. They are not read.
         safe: A row that is fully masked, or only -inf, gives 0 (-inf for log-softmax) and no
-            gradient. An unmasked NaN or +inf still gives NaN.
+            gradient, nor does what arrives at a -inf. An unmasked NaN or +inf still gives NaN.
         sink: An extra element of each row that takes its share but is not in the result: a number,
             or a floating-point tensor with size 1 along `dim`; for 4-d scores also one value per
             head (dimension 1). +inf takes everything, -inf nothing.
@@ -269,6 +269,8 @@ def _logsumexp_of_dims(x: Tensor, dim: Any, keepdim: bool, invariant: bool, grou
         return logsumexp(x, 0, batch_invariant=invariant, group=group)
     if not dims:
         raise ValueError("dim is an empty tuple; name at least one dimension")
+    if len(dims) == 1:  # with the bits that it has as an integer
+        return logsumexp(x, dims[0], keepdim, batch_invariant=invariant, group=group)
     rows = x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
     lse = logsumexp(rows, -1, batch_invariant=invariant, group=group)
     if keepdim:
@@ -294,6 +296,7 @@ def _normalize_modified(
     """Return softmax or log-softmax of a tensor on one device, with modifiers as they were
     given."""
     scale, softcap, bias, where, causal, sink, safe = modifiers
+    bare = invariant and scale is softcap is bias is where is sink is None and not (causal or safe)
     tensors = [x]
     for each in (bias, where, out):
         if each is not None:
@@ -354,8 +357,9 @@ def _normalize_modified(
         apply = differentiable_modified if plain else ModifiedDerivative.apply
         call = (plain, given, log, dim, dtype, invariant, None, check)
         (y,) = apply(x, scale, bias, sink, call)
-    elif not plain:
-        y = run_rows(False, op.operation, (x,), (), dim, dtype, given, invariant)[0]
+    elif bare or not plain:  # `out` alone changes no bits
+        given = None if bare else given
+        y = run_rows(plain, op.operation, (x,), (), dim, dtype, given, invariant)[0]
     else:
         to = out if out is not None and ndim and _may_be_written(out, x, given) else None
         options = {"invariant": invariant, "check": check, "out": to}

@@ -135,9 +135,10 @@ def linear_cross_entropy(
         arguments.check_loss(no_logits, no_targets, weight, options)
         if chunk_size is None:
             row_bytes = len(linear_weight) * input.element_size() ** 2 // accum_dtype.itemsize
-            chunk_size = max(1, BYTES // row_bytes)
+            chunk_size = max(1, BYTES // max(1, row_bytes))
         kernels = plain or (all(type(t) in PLAIN for t in tensors) and readable(target))
         kernels = kernels and arguments.by_kernels(input) and not by_composite()
+        kernels = kernels and len(linear_weight) > 0
         plan = LinearPlan(options, chunk_size, accum_dtype, kernels)
         if key is not None:
             plan = plans.keep(key, plan)
@@ -166,12 +167,13 @@ class LinearPlan(NamedTuple):
 
 class _LinearCrossEntropy(Function):
     """The losses of rows. If they are summed, the forward pass computes their gradients; else the
-    backward pass does, when it knows the incoming gradient of each row."""
+    backward pass does, when it knows the incoming gradient of each row; and in float16, where they
+    could be 0 until a loss scale multiplies them."""
 
     @staticmethod
     def forward(ctx, x, linear_weight, bias, plan, *scalars):
         layer, ctx.plan = (x, linear_weight, bias), plan
-        later = plan.options.reduction == "none"
+        later = ctx.later = plan.options.reduction == "none" or x.dtype == torch.float16
         wanted = (False,) * 3 if later else ctx.needs_input_grad[:3]
         losses, gradients = _over_chunks(*layer, plan, RowScalars(*scalars), wanted)
         ctx.save_for_backward(losses, *((*layer, *scalars) if later else gradients))
@@ -183,7 +185,7 @@ class _LinearCrossEntropy(Function):
         options = ctx.plan.options
         wanted, each = ctx.needs_input_grad[:3], g[:1]  # summed losses have one factor
         gradients = saved
-        if options.reduction == "none":
+        if ctx.later:
             layer, rows = saved[:3], RowScalars(*saved[3:])
             if is_batched(g):
                 gradients = _of_operators(layer, options, rows, wanted, g)

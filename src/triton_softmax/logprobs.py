@@ -6,6 +6,7 @@ more read and one write.
 """
 
 import math
+from ctypes import c_float
 from typing import Any
 
 import torch
@@ -150,8 +151,9 @@ def token_logprobs(
         return arguments.pass_on(token_logprobs, tensors, locals())
     if index is None:
         raise TypeError("index must be a tensor, not NoneType")
-    elsewhere = vocab_start is not None or type(logits) is not Tensor
-    if group is not None or (elsewhere and distributed.on_mesh(logits, vocab_start)):
+    elsewhere = type(logits) is not Tensor or not vocab_start is vocab_size is None
+    part = vocab_start, vocab_size
+    if group is not None or (elsewhere and distributed.on_mesh(logits, *part)):
         kept: Any = None
         try:
             if type(logits) is not Tensor:
@@ -283,6 +285,8 @@ def _of_tokens(
                 kept = index.where(_of_rows(row_mask != 0, index), 0)
             of_all = logits.shape[-1] if part is None else part.total
             arguments.check_classes(kept, of_all)
+    if isinstance(temperature, Tensor) and row_mask is not None and temperature.dim():
+        temperature = temperature.where((row_mask != 0).unsqueeze(-1), 1.0)
     on_cpu = not arguments.INTERPRETED and logits.device.type == "cpu"
     empty = not logits.numel() if plain else arguments.is_empty(logits)
     composed = on_cpu or empty
@@ -296,6 +300,7 @@ def _of_tokens(
     factor: Any = 1.0
     if isinstance(temperature, Tensor):
         wide = temperature.to(arguments.accumulator(logits.dtype))
+        wide = wide.clamp(max=torch.finfo(wide.dtype).max)
         of_row = wide.reciprocal() if after == 1.0 else after / wide
         of_row = of_row.squeeze(-1) if of_row.dim() else of_row.expand(logits.shape[:-1])
     elif is_compiling() or logits.dtype == torch.float64:
@@ -303,7 +308,9 @@ def _of_tokens(
         unit = logits.new_full((), after, dtype=arguments.accumulator(logits.dtype))
         of_row = (unit / temperature).expand(logits.shape[:-1])
     else:
-        factor = after / temperature
+        # As a tensor's: the float32 quotient of two float32 numbers.
+        narrow = c_float(min(temperature, torch.finfo(torch.float32).max)).value
+        factor = c_float(after).value / narrow if narrow else math.inf
     if index is not None and part is not None:
         index = part.columns(index, logits.shape[-1])
     elif index is not None and index.dim() == logits.dim() and index.device.type != "cpu":

@@ -82,8 +82,8 @@ def cross_entropy(
             shard. Every rank returns the same loss and calls backward on it. A `DTensor` needs no
             group; its rows may be sharded as well, and a mean is over all of them.
         vocab_start: With a group, the first class of this shard; by default shards are contiguous.
-        vocab_size: The number of classes on all ranks: with `vocab_start`, or alone as a check that
-            each rank passes its own classes, not all.
+        vocab_size: With a group, the number of classes on all ranks: with `vocab_start`, or alone
+            as a check that each rank passes its own classes, not all.
 
     Returns:
         The loss: a scalar, or with reduction "none" one per target. With `return_lse` also the
@@ -135,9 +135,23 @@ def cross_entropy(
     if type(ignore_index) is not int:
         ignore_index = arguments.check_int(ignore_index, "ignore_index")
     invariant = batch_invariant or bool(arguments.contexts)
-    elsewhere = vocab_start is not None or not plain
-    divided = group is not None or (elsewhere and distributed.on_mesh(input, vocab_start))
+    elsewhere = group is None and not (plain and vocab_start is vocab_size is None)
+    meshed = elsewhere and distributed.on_mesh(input, vocab_start, vocab_size)
+    divided = group is not None or meshed
     wanted = input.requires_grad and torch.is_grad_enabled()
+    if wanted and input.dtype == torch.float16 and reduction == "mean" and not meshed:
+        if weight is None or (not z_loss and weight.dtype in (input.dtype, loss_dtype)):
+            # Divided in the forward pass, a gradient would be 0 before a loss scale multiplies it.
+            loss, lse = cross_entropy(
+                input, target, weight, None, ignore_index, None, "sum", label_smoothing,
+                z_loss=z_loss, softcap=softcap, scale=scale, inplace_backward=inplace_backward,
+                return_lse=True, loss_dtype=torch.float32, batch_invariant=invariant, group=group,
+                vocab_start=vocab_start, vocab_size=vocab_size,
+            )  # fmt: skip
+            total = _counted(target, weight, ignore_index)  # with nothing counted, no gradient
+            loss = loss / total.masked_fill(total == 0, 1) + loss.new_zeros(()) / total
+            loss = loss.to(loss_dtype)
+            return (loss, lse) if return_lse else loss
     in_place = inplace_backward and modes.may_be_overwritten(input, input)
     key = plan = None
     if plain and not divided:
@@ -191,6 +205,18 @@ def cross_entropy(
             loss, lse = composite.cross_entropy(input, target, weight, options)
         loss = reduced(loss, options, lse.numel())
     return (loss, lse.detach()) if return_lse else loss
+
+
+def _counted(target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:
+    """Return what a mean divides the sum of losses by."""
+    if target.is_floating_point():
+        dim = min(1, target.dim() - 1)
+        n_rows = (target.shape[:dim] + target.shape[dim + 1 :]).numel()
+        return target.new_full((), n_rows, dtype=torch.float32)
+    kept = target != ignore_index
+    if weight is None or not len(weight):
+        return kept.sum()
+    return (weight.float()[target.where(kept, 0).long()] * kept).sum()
 
 
 def reads_classes_on_host(target: Tensor, n_classes: int, plain: bool) -> bool:
@@ -293,7 +319,8 @@ def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
 
 def _product(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     g = g.to_dense()  # a sparse factor that is broadcast gives wrong products in PyTorch
-    return (dx * (g.unsqueeze(dim) if g.dim() else g)).to(dx.dtype)
+    # A factor without dimensions would be rounded to the dtype of dx first, on a GPU.
+    return (dx * (g.unsqueeze(dim) if g.dim() else g.view((1,) * dx.dim()))).to(dx.dtype)
 
 
 class Final(Function):

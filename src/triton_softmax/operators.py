@@ -309,7 +309,9 @@ class ModifiedDerivative(Function):
             )
             if like_sink:
                 p = composite.upcast(y)
-                share = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
+                rest = 1.0 - (p.exp() if log else p).sum(dim, keepdim=True)
+                # The digits of the one, the derivative of the other.
+                share = share.unsqueeze(dim) + (rest - rest.detach())
         else:
             both = like_bias is not None and (scaled or y.dtype != dtype)
             dx, *more = run_rows(
@@ -357,7 +359,7 @@ def run_rows(
     if part is not None and modifiers is None:
         return of_parts(op, inputs, dtype, part, invariant, out=out)[0]
     if not plain and part is None:
-        some = as_schema_arguments(modifiers or Modifiers())
+        some = as_schema_arguments(modifiers or Modifiers(1.0))  # a number, no symbol
         options = dim, dtype, modifiers is not None, *some
         if in_place:
             x, *rest = elements

@@ -1,9 +1,9 @@
 """Batch-invariant calls: the same bits for a row in every batch, at every place, on every border
 between kernels."""
 
-import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
@@ -136,24 +136,67 @@ def test_however_the_chunks_of_a_row_are_computed(operation, n_cols, monkeypatch
     assert all(torch.equal(each, found[0]) for each in found)
 
 
-@pytest.mark.parametrize("n_cols", [131, 2_049])
-@pytest.mark.parametrize("name, dtype", list(zip(FUNCTIONS, DTYPES)), ids=str)
-def test_any_layout(name, dtype, n_cols):
-    """No layout changes the bits: padded rows, a start within a vector, rows that lie side by side,
-    however many; and in one program columns."""
-    x, g = rows(n_cols, dtype), rows(n_cols, dtype, seed=1)
+def peaked(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """A sum a little above 1, whose last digit shows in its logarithm."""
+    x = drawn(*shape, scale=1.0) - 6
+    return x.index_fill(1, torch.tensor(0, device=DEVICE), 0.0).to(dtype)
+
+
+def check_alike(name: str, x: torch.Tensor, dim: int, views: list[torch.Tensor]):
+    """A view of all values, or of the last of them, has the bits of the whole."""
+    g = drawn(*x.shape, dtype=x.dtype, seed=1)
     if name == "logsumexp":
-        g = g[:, 0].contiguous()
-    y, dx = both(FUNCTIONS[name], x, g)
+        g = g.select(dim, 0).contiguous()
+    every = both(FUNCTIONS[name], x, g, dim)
+    for view in views:
+        last = slice(len(x) - len(view), None)
+        assert torch.equal(view, x[last])
+        for some, all_ in zip(both(FUNCTIONS[name], view, g[last], dim), every, strict=True):
+            assert torch.equal(some, all_[last]), (view.shape, view.stride())
+
+
+@pytest.mark.parametrize("n_cols", [131, 136, 2_049, LONGEST + 8])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_layout_of_rows(name, dtype, n_cols):
+    """Padded, from within a vector, in pieces, and side by side, however many."""
+    x = peaked(M, n_cols, dtype=dtype)
     padded = torch.zeros(M, n_cols + 9, dtype=dtype, device=DEVICE)
-    starts = [padded[:, start : start + n_cols] for start in (0, 1, 8)]
-    views = [*starts, x.t().contiguous().t()]
-    for view, some in itertools.product(views, (slice(None), slice(2))):
-        y_view, dx_view = both(FUNCTIONS[name], view.copy_(x)[some], g[some])
-        assert torch.equal(y_view, y[some]) and torch.equal(dx_view, dx[some])
-    if n_cols == 131:
-        y_apart, dx_apart = both(FUNCTIONS[name], x.t().contiguous(), g.t().contiguous(), 0)
-        assert torch.equal(y_apart.t(), y) and torch.equal(dx_apart.t(), dx)
+    views = [padded.clone()[:, start : start + n_cols].copy_(x) for start in (0, 1, 8)]
+    views += [x[3:], x[3:].t().contiguous().t(), x.t().contiguous().t()]
+    check_alike(name, x, 1, views)
+
+
+@pytest.mark.parametrize("n_inner", [1, 2, 4])
+@pytest.mark.parametrize("n_cols", [300, 1_025, 2_049])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_layout_of_columns(name, n_cols, n_inner):
+    """A dimension that is not the last: any number of slices, wherever they lie; short ones have
+    the bits of rows."""
+    x = peaked(M, n_cols, n_inner, dtype=torch.float32)
+    views = [x[3:].clone(), x[1:], x.permute(1, 2, 0).contiguous().permute(2, 0, 1)]
+    views += [
+        x.transpose(1, 2).contiguous().transpose(1, 2),
+        x[3:].permute(1, 2, 0).contiguous().permute(2, 0, 1),
+    ]
+    check_alike(name, x, 1, views)
+    if n_cols <= 2_048:
+        rows_ = FUNCTIONS[name](x.transpose(1, 2).contiguous(), 2, batch_invariant=True)
+        columns = FUNCTIONS[name](x, 1, batch_invariant=True)
+        assert torch.equal(columns if name == "logsumexp" else columns.transpose(1, 2), rows_)
+
+
+def test_where_a_result_is_written_and_who_computes_the_share_of_a_class():
+    """`out` alone changes no bits; nor does label smoothing by the kernel of targets, or without it
+    where logits are not contiguous."""
+    x = peaked(M, 600, dtype=torch.float32)
+    y = softmax(x, batch_invariant=True)
+    for out in (torch.empty_like(x), torch.empty(600, M, device=DEVICE).t()):
+        assert torch.equal(softmax(x, out=out, batch_invariant=True), y) and torch.equal(out, y)
+    x, target = drawn(2, 23, M, dtype=torch.float32), torch.arange(M, device=DEVICE).expand(2, M)
+    smoothed = {"reduction": "none", "label_smoothing": 0.1, "batch_invariant": True}
+    last = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert torch.equal(*[cross_entropy(each, target, **smoothed) for each in (x, last)])
 
 
 @pytest.mark.parametrize("n_rows, n_cols", [(19, LONGEST + 17), (3, 32_896)])
@@ -175,16 +218,6 @@ def test_a_target_beside_the_border_of_two_chunks(n_rows, n_cols, monkeypatch):
         (dx,) = torch.autograd.grad(loss, x)
         at_target = dx.gather(1, target[:, None])
         assert (at_target < -0.5).all(), at_target.flatten()
-
-
-@pytest.mark.parametrize("n_cols", [300, 2_049])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_columns(name, n_cols):
-    """A dimension that is not the last: any number of slices."""
-    x = rows(n_cols * 2, torch.float32).view(M, n_cols, 2)
-    function = FUNCTIONS[name]
-    y = function(x, 1, batch_invariant=True)
-    assert torch.equal(function(x[3:4].clone(), 1, batch_invariant=True)[0], y[3])
 
 
 @pytest.mark.parametrize(
@@ -327,6 +360,29 @@ def test_losses_tokens_and_modifiers(name, monkeypatch):
         within = call(one)
     for together, *others in zip(every, alone, within, strict=True):
         assert together is None or all(torch.equal(each[0], together[3]) for each in others)
+
+
+def test_a_temperature_is_the_same_number_in_every_form():
+    torch._dynamo.reset()
+    x, index, each = rows(50, torch.float32), torch.arange(M, device=DEVICE), torch.ones(M, 1)
+    call = partial(token_logprobs, x, index, batch_invariant=True)
+    wanted = call(temperature=1.1)
+    assert torch.equal(call(temperature=1.1 * each.to(DEVICE)), wanted)
+    compiled = torch.compile(lambda: call(temperature=1.1), backend="aot_eager")
+    assert torch.equal(compiled(), wanted)
+
+
+def test_the_gradient_at_a_scale_of_each_row():
+    """Of eight parts of a row, which PyTorch adds in an order that follows the number of rows."""
+    x, g = (drawn(48, 16_384, dtype=torch.float32, seed=i) for i in (0, 1))
+    scale = torch.ones(48, 1, device=DEVICE, requires_grad=True)
+
+    def gradient(r):
+        y = softmax(x[r], scale=scale[r], batch_invariant=True)
+        return torch.autograd.grad(y, scale, g[r])[0][r]
+
+    every = gradient(slice(None))
+    assert all(torch.equal(gradient(slice(i, i + 1)), every[i : i + 1]) for i in range(0, 48, 5))
 
 
 def test_compiled():

@@ -27,11 +27,12 @@ from triton_softmax import (
     token_logprobs,
 )
 from triton_softmax.arguments import LossOptions, check_loss_of_part
+from triton_softmax.integrations.causal_lm import causal_lm_loss
 from triton_softmax.plan import losses as plan_losses
 from triton_softmax.plan.losses import CHUNK, FEW, PROGRAMS
 
 pytestmark = quiet
-INF, NAN = float("inf"), float("nan")
+INF, NAN, F64 = float("inf"), float("nan"), torch.float64
 
 
 def logits(*shape: int, **how) -> torch.Tensor:
@@ -291,6 +292,11 @@ def test_no_rows(reduction):
     found = linear_cross_entropy(*layer, target, reduction=reduction)
     wanted = functional.cross_entropy(none.new_zeros(3, 4), target, reduction=reduction)
     torch.testing.assert_close(found, wanted)
+    layer = none.new_zeros(2, 3), none.new_zeros(0, 3)
+    for size in (None, 1):
+        found = linear_cross_entropy(*layer, ignored, reduction=reduction, chunk_size=size)
+        wanted = cross_entropy(none.new_zeros(2, 0), ignored, reduction=reduction)
+        torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("by_kernels", [True, False], ids=["kernels", "operators"])
@@ -305,6 +311,65 @@ def test_smoothing_far_from_zero(by_kernels, monkeypatch):
             wide = options | {"weight": None if weight is None else weight.double()}
             wanted = functional.cross_entropy(x.double(), target, **wide)
             torch.testing.assert_close(cross_entropy(x, target, **options), wanted.float())
+
+
+def test_an_unused_z_loss_of_huge_logits_has_no_gradient():
+    """By operators, which differentiate its factor of 0 times an infinity."""
+    x, target = torch.full((1, 4), torch.finfo(torch.float32).min), torch.tensor([2])
+    found = torch.func.grad(lambda x: 1.5 * cross_entropy(x, target))(x)
+    torch.testing.assert_close(found, torch.tensor([[0.375, 0.375, -1.125, 0.375]]))
+
+
+WIDE = {"loss_dtype": torch.float32}
+WEIGHT, SMALL = 0.1 + drawn(40).abs(), torch.full((40,), 1e-3, dtype=torch.float64, device=DEVICE)
+EYE, Q = torch.eye(40, dtype=torch.float64, device=DEVICE), torch.softmax(drawn(300, 40, seed=1), 1)
+HALVES = {
+    "plain": ({}, {}, cross_entropy),
+    "smoothed": ({"weight": WEIGHT, "label_smoothing": 0.1}, {}, cross_entropy),
+    "probabilities": ({"target": Q}, {}, cross_entropy),
+    "in place": ({}, {"inplace_backward": True}, cross_entropy),
+    "a layer's": ({}, {"linear_weight": EYE.half()}, linear_cross_entropy),
+    "a layer's sum": (
+        {"weight": SMALL, "reduction": "sum"}, {"linear_weight": EYE.half()}, linear_cross_entropy
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_loss_scale_saves_the_small_gradients_of_float16(name):
+    """1 / n of a mean, or weights of classes, would make them 0 in the forward pass."""
+    options, more, function = HALVES[name]
+    options = {"target": targets(300, classes=40)} | options
+    half, wide = (drawn(300, 40, dtype=torch.float16).to(dtype) for dtype in (torch.half, F64))
+    half.requires_grad_(), wide.requires_grad_()
+    narrow = {name: each.float() if each is WEIGHT or each is SMALL else each
+              for name, each in options.items()}  # fmt: skip
+    loss = function(half * 1, **narrow, **more, **WIDE)
+    wanted = functional.cross_entropy(wide, **options)
+    torch.testing.assert_close(loss.double(), wanted, rtol=1e-5, atol=0)
+    (dx,), (wanted,) = (
+        torch.autograd.grad(65536 * y, x) for y, x in ((loss, half), (wanted, wide))
+    )
+    torch.testing.assert_close(dx.double(), wanted, rtol=2e-3, atol=3e-5)
+
+
+@pytest.mark.parametrize("weight", [None, 1.0, 0.0])
+def test_a_mean_of_nothing_in_float16_has_a_gradient_of_0(weight):
+    x = drawn(2, 4, dtype=torch.float16).requires_grad_()
+    weight = None if weight is None else torch.full((4,), weight, device=DEVICE).half()
+    ignored = torch.tensor([-100, 2 if weight is not None and not weight.any() else -100])
+    loss = cross_entropy(x, ignored.to(DEVICE), weight)
+    (dx,) = torch.autograd.grad(loss, x)
+    assert loss.isnan() and not dx[0].any()
+
+
+def test_so_does_that_of_a_models_loss():
+    x, target = torch.zeros(4, 64, dtype=torch.half, device=DEVICE), torch.arange(4, device=DEVICE)
+    x.requires_grad_()
+    loss = causal_lm_loss(x, None, shift_labels=target, num_items_in_batch=torch.tensor(1_000_000))
+    (dx,) = torch.autograd.grad(65536 * loss, x)
+    wanted = 0.065536 * (1 / 64 - torch.eye(4, 64, device=DEVICE))
+    torch.testing.assert_close(dx.float(), wanted, rtol=1e-3, atol=0)
 
 
 def test_a_layer_of_inference_tensors():
@@ -491,6 +556,22 @@ def test_targets_are_mapped_over():
     x, target = logits(2, 3), torch.tensor([2, 0], device=DEVICE)
     mapped = torch.vmap(lambda x, t: cross_entropy(x, t))(x, target)
     torch.testing.assert_close(mapped, functional.cross_entropy(x, target, reduction="none"))
+
+
+@pytest.mark.parametrize("function", [cross_entropy, linear_cross_entropy])
+def test_two_losses_compile_for_all_sizes(function):
+    torch._dynamo.reset()
+    x, layer, target = logits(6, 5), logits(4, 5), targets(6, classes=4)
+
+    def step(x):
+        if function is linear_cross_entropy:
+            return linear_cross_entropy(x, layer, target, chunk_size=2)
+        return cross_entropy(x @ layer.T, target) + cross_entropy(2 * x @ layer.T, target)
+
+    found = torch.compile(step, backend="aot_eager", dynamic=True)(x)
+    torch.testing.assert_close(found, step(x))
+    (found,), (wanted,) = (torch.autograd.grad(y, x) for y in (found, step(x)))
+    torch.testing.assert_close(found, wanted)
 
 
 def test_a_single_row_with_weights_compiles(monkeypatch):

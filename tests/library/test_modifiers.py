@@ -156,6 +156,42 @@ def test_sinks_of_infinity(name, dtype, geometry):
     assert torch.isfinite(sink.grad).all() and sink.grad[2] != 0.0
 
 
+@both
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_empty_or_minus_infinity_has_no_gradient_if_safe(name, again):
+    """Of a sink of −∞ beside an empty row; and none comes from where a log-softmax is −∞."""
+    x = torch.tensor([[-INF, -INF, -INF], [-INF, 0.0, 1.0]], device=DEVICE, requires_grad=True)
+    sink = torch.tensor([[-INF], [0.0]], device=DEVICE, requires_grad=True)
+    y = FUNCTIONS[name](x, sink=sink, safe=True)
+    dy = torch.tensor([[1.0, 2.0, 3.0], [5.0, 1.0, 1.0]], device=DEVICE)
+    dx, dsink = torch.autograd.grad(y, (x, sink), dy, create_graph=again)
+    finite = x.detach()[1:, 1:].requires_grad_()
+    least = torch.zeros(1, 1, device=DEVICE, requires_grad=True)
+    wanted = FUNCTIONS[name](finite, sink=least)
+    torch.testing.assert_close(y[1:, 1:], wanted)
+    wanted = torch.autograd.grad(wanted, (finite, least), dy[1:, 1:])
+    torch.testing.assert_close((dx[1:, 1:], dsink[1:]), wanted)
+    assert not dx[0].any() and not dx[1, 0] and not dsink[0].any()
+
+
+@both
+def test_a_sinks_gradient_has_its_digits_in_every_way(name):
+    """Where it is differentiated again, too, and rounded results hold no small share."""
+    x, sink = tensor(2, 500).detach().bfloat16(), torch.full((2, 1), -3.0, device=DEVICE)
+    dy, sink = drawn(2, 500, seed=1).bfloat16(), sink.requires_grad_()
+    y = FUNCTIONS[name](x, sink=sink)
+    once, again = (torch.autograd.grad(y, sink, dy, True, each)[0] for each in (False, True))
+    torch.testing.assert_close(again, once, rtol=1e-5, atol=0)
+
+
+def test_what_is_masked_in_a_row_of_nan_has_no_gradient():
+    x, kept = torch.tensor([[NAN, 1.0, 2.0]], device=DEVICE), torch.tensor([True, True, False])
+    x.requires_grad_()
+    for again in (False, True):
+        y = softmax(x, where=kept.to(DEVICE))
+        assert torch.autograd.grad(y, x, torch.ones_like(y), create_graph=again)[0][0, 2] == 0.0
+
+
 def test_a_sink_of_each_head():
     x, sink = tensor(2, 3, 4, 4).detach(), tensor(3).detach()
     for head, each in enumerate(softmax(x, sink=sink).unbind(1)):

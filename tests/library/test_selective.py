@@ -170,6 +170,26 @@ def test_a_temperature_that_is_not_positive_gives_nan_by_kernels_and_by_operator
             assert results.isnan().tolist() == [True, True, False]
 
 
+@pytest.mark.parametrize("several", [(), (2,)], ids=str)
+@pytest.mark.parametrize("given", [-1.0, 0.0, torch.nan])
+@pytest.mark.parametrize("by_kernels", [True, False], ids=["kernels", "operators"])
+def test_a_masked_row_has_no_temperature(by_kernels, given, several, monkeypatch):
+    monkeypatch.setattr(arguments, "INTERPRETED", by_kernels)
+    probe.forget()
+    x, kept = drawn(2, 40, dtype=F32).requires_grad_(), torch.tensor([False, True], device=DEVICE)
+    each = torch.tensor([[given], [0.5]], device=DEVICE, requires_grad=True)
+    found = token_logprobs(x, tokens(2, *several, classes=40), temperature=each, row_mask=kept)
+    for zeros in (found, *torch.autograd.grad(found.sum(), (x, each))):
+        assert not zeros[0].any() and zeros[1].isfinite().all()
+
+
+def test_an_infinite_temperature_makes_all_classes_alike():
+    x, each = drawn(1, 40, dtype=F32), torch.tensor([[torch.inf]], device=DEVICE)
+    found = selective_log_softmax_and_entropy(x, tokens(1, classes=40), each)
+    wanted = torch.full((1,), 40.0, device=DEVICE).log()
+    torch.testing.assert_close(found, (-wanted, wanted))
+
+
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 def test_a_temperature_may_be_a_tensor(dtype):
     """Of fewer bits than the logits, too, which costs no digits."""

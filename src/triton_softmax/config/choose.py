@@ -82,7 +82,9 @@ def measured_rows(rows: Rows, traits: Traits, device: Device) -> Choice:
     """Choose whole rows in one program, else chunks on several programs, else loops."""
     if not (traits.any_order and rows.n_cols > splitting.INVARIANT_TILE_COLS):
         facts = facts_of(rows, traits, device)
-        no_edges = first("without_edges", facts) is not None
+        # A body that began within a group of elements would add other elements first.
+        within = traits.any_order and rows.edges and rows.divisor < splitting.group_of(rows.n_cols)
+        no_edges = within or first("without_edges", facts) is not None
         rows = rows.without_edges() if no_edges else rows.in_whole()
         facts.update(edges=rows.edges, vector=rows.vector)
         if first("one_program", facts) is not None:

@@ -15,8 +15,9 @@ MAX_CHUNKS, LONGEST_CHUNK = 4096, 8192
 MAX_SPLIT_COLS = MAX_CHUNKS * LONGEST_CHUNK
 
 # The longest row in one program: if named by a caller, and if its bits must be the same in every
-# batch; batch-invariant rows beyond that are split, however many there are.
-MAX_TILE_COLS, INVARIANT_TILE_COLS = 65536, 8192
+# batch; batch-invariant rows beyond that are split, however many there are. The longest column that
+# a tile holds in any dtype.
+MAX_TILE_COLS, INVARIANT_TILE_COLS, WHOLE_COLUMNS = 65536, 8192, 1024
 
 # Registers per thread: for a program that holds a chunk of columns, and in addition for the
 # order-independent integer sum.

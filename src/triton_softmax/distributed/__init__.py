@@ -31,9 +31,10 @@ __all__ = [
 ]
 
 
-def on_mesh(x: Any, start: int | None = None) -> bool:
+def on_mesh(x: Any, start: int | None = None, size: int | None = None) -> bool:
     """Return whether the input of a call without a group is a `DTensor`; a ValueError if such a
-    call names a first class."""
-    if start is not None:
+    call names a first class, or of a plain tensor their number."""
+    on_mesh = type(x).__name__ == "DTensor"
+    if start is not None or (size is not None and not on_mesh):
         raise ValueError("vocab_start and vocab_size say which part of a group's classes is here")
-    return type(x).__name__ == "DTensor"
+    return on_mesh

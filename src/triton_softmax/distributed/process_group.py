@@ -379,7 +379,8 @@ def part_of(shard: Shard, x: Tensor, dim: int, invariant: bool) -> Part | None:
     if invariant:
         long = total > splitting.MAX_SPLIT_COLS or x.dtype == torch.float64
         n_parts = 1 if long else splitting.parts_of(total)
-        if n_parts == 1 or n_parts % n_ranks or shard.parts:
+        as_columns = x.shape[dim + 1 :].numel() > 1  # which one GPU cuts in another way
+        if n_parts == 1 or n_parts % n_ranks or shard.parts or as_columns:
             return None
     return Part(shard.start, total, shard.widest, n_ranks, shard.group, send)
 

@@ -201,7 +201,8 @@ def _loss(
         options = options._replace(scale=1.0, softcap=None)
     flat = rows_along(target, dim) if given else target.reshape(-1).contiguous()
     scalars: Any = None
-    if traced or by_operators or over_rows or len(flat) > MAX_TARGETS:
+    smoothed = options.invariant and options.label_smoothing  # see `LossPlan`
+    if traced or by_operators or smoothed or over_rows or len(flat) > MAX_TARGETS:
         scalars = _scalars(rows, flat, weight, options, shard, over_rows)
     if part is None and (differentiated or not arguments.by_kernels(rows)):
         losses, lse = composite.row_losses(rows, scalars, options)
@@ -236,8 +237,10 @@ def token_logprobs(
     given = entropy, in_place, invariant, temperature, scale, softcap
 
     def run(shard: Shard) -> tuple[Tensor, Tensor]:
-        logits = whole(x, dim, shard) if shard.part is None else x
-        return functions[1](logits, index, *given, part=shard.part)
+        # A token's own logit, which one rank knows, is capped by PyTorch's tanh.
+        part = None if invariant and softcap is not None else shard.part
+        logits = whole(x, dim, shard) if part is None else x
+        return functions[1](logits, index, *given, part=part)
 
     return Proposal(
         "token_logprobs", x, dim, run, check=partial(arguments.check_index, x, index),

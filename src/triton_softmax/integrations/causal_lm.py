@@ -62,9 +62,9 @@ def causal_lm_loss(
     n, weight = num_items_in_batch, None
     if n is not None:
         n = n.to(x.device) if isinstance(n, Tensor) else torch.full((), n, device=x.device)
-    if n is not None and n.numel() == 1:
+    if n is not None and n.numel() == 1 and x.dtype != torch.float16:
         # As weights of classes, so that the kernel writes the gradient already divided: no pass
-        # over it divides it later, and it is rounded once.
+        # over it divides it later, and it is rounded once. In float16 it could become 0.
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         weight = n.detach().to(dtype).reshape(1).expand(x.shape[1]).reciprocal()
     loss = cross_entropy(

@@ -427,6 +427,8 @@ def modified_rows_kernel(
             if MODIFIERS.before:
                 # eq: modifiers-sink-share
                 of_sink = exp_shifted(start_of_sink(sink)[0], m) / totals[0]
+                if MODIFIERS.safe:
+                    of_sink = tl.where(totals[0] == 0.0, 0.0, of_sink)
             tl.store(ends[LAST], of_sink.to(ends[LAST].dtype.element_ty), mask=writes)
         if MODIFIERS.sink:
             m = tl.where(sink == float("inf"), sink, m)

@@ -430,14 +430,17 @@ def _plan_launches(
     itemsize = min(each.element_size() for each in moved)
     addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
     held = max(each.element_size() for each in inputs[: op.inputs])
+    # For equal bits, chunks must be aligned alike in all tensors and in every batch.
+    along = [each for each in inputs if each.dim() == x.dim()]
+    alike = not op.any_order or all(map(layout.lies_on_vectors, along))
     if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and kernel != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
         of_moved = tuple(steps[i] for i in which)
-        if op.any_order and total > splitting.INVARIANT_TILE_COLS:
-            # For equal bits, chunks must be aligned alike in all tensors and in every batch.
-            if not all(layout.lies_on_vectors(each) for each in inputs if each.dim() == x.dim()):
-                return None
+        as_rows = x.shape[dim + 1 :].numel() == 1  # once it is contiguous
+        longest = splitting.INVARIANT_TILE_COLS if as_rows else splitting.WHOLE_COLUMNS
+        if not alike and total > longest:
+            return None
         outer, inner = (n_rows, *steps), (1, *(0,) * len(steps))
         if part is not None:
             rows = rows_of(n_rows, n_cols, itemsize, addresses, of_moved, held)
@@ -459,8 +462,8 @@ def _plan_launches(
         steps = tuple((outer[1 + i], col_strides[i], inner[1 + i]) for i in which)
         columns = columns_of(outer[0], n_cols, inner[0], itemsize, addresses, steps, held)
         choice = choose(columns, op, x)
-        if op.any_order and choice.kernel != "strided" and dim == x.dim() - 1 and not kernel:
-            return None  # chunks would depend on how many rows lie side by side
+        if not alike and choice.kernel != "strided":
+            return None
     launches, workspace = launches_of(op, choice, outer, n_cols, col_strides, inner)
     return Plan(launches, x, results, workspace)
 

@@ -33,7 +33,7 @@ def scale_rows(x: Tensor, factor: Tensor, dim: int) -> None:
     if plan.launches[0].grid:
         plan(factor, out=x)
     else:
-        x.mul_(factor.unsqueeze(dim) if factor.dim() else factor)
+        x.mul_(factor.unsqueeze(dim) if factor.dim() else factor.view((1,) * x.dim()))
 
 
 def _plan_scale(x: Tensor, factor: Tensor, dim: int, for_all: bool) -> Plan:
@@ -95,8 +95,9 @@ class LossPlan:
     passes tensors.
 
     `targets` are the plans that prepare the targets; none where PyTorch's operators compute the
-    scalars of rows: for probabilities, class weights with label smoothing, some layouts, or without
-    kernels. `reads_classes` says whether a call reads the classes on the host, to check them.
+    scalars of rows: for probabilities, label smoothing with class weights or in every batch, some
+    layouts, or without kernels. `reads_classes` says whether a call reads the classes on the host,
+    to check them.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class LossPlan:
     ):
         self.options, self.reads_classes = options, reads_classes
         self.targets: tuple[Plan, ...] = ()
-        smoothed = weight is not None and options.label_smoothing != 0.0
+        # The operators and the kernel round a class's share differently.
+        smoothed = options.label_smoothing and (weight is not None or options.invariant)
         on_kernels = options.part is not None or arguments.by_kernels(x)
         if smoothed or target.is_floating_point() or not on_kernels:
             return

@@ -108,7 +108,9 @@ def run_modified(
     outs = outs if isinstance(outs, tuple) else (outs,)
     if of_scale:
         at = op.results + (of_modified is not None)
-        outs = (*outs[:at], outs[at].sum(0).unsqueeze(dim), *outs[at + 1 :])
+        parts = outs[at]  # whose order of addition PyTorch chooses by the number of rows
+        total: Any = sum(parts.unbind()) if invariant else parts.sum(0)
+        outs = (*outs[:at], total.unsqueeze(dim), *outs[at + 1 :])
     return outs
 
 

@@ -103,6 +103,10 @@ def test_the_same_bits_as_on_one_rank(ranks, name):
         ranks.ask("compiled_as_on_one", name, world=2)
 
 
+def test_the_same_bits_of_columns_and_of_capped_tokens(ranks):
+    ranks.ask("columns_as_on_one", world=2)
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_16_bits(ranks, name, dtype):
@@ -276,6 +280,9 @@ def test_without_other_ranks():
             function([1.0, 2.0], group=3)
     with pytest.raises(ValueError, match="a group's classes"):
         triton_softmax.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1]), vocab_start=0)
+    for function in (triton_softmax.cross_entropy, triton_softmax.token_logprobs):
+        with pytest.raises(ValueError, match="a group's classes"):
+            function(torch.ones(2, 3), torch.tensor([0, 1]), vocab_size=6)
 
 
 def test_nobody_waits_for_ever():
