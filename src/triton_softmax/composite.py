@@ -329,7 +329,7 @@ def tempered(x: Tensor, temperature: float | Tensor) -> Tensor:
     positive."""
     x = upcast(x)
     if isinstance(temperature, Tensor):
-        temperature = temperature.to(x.dtype)
+        temperature = temperature.to(x.dtype).clamp(max=torch.finfo(x.dtype).max)
         zero = torch.zeros_like(temperature)
         temperature = temperature + zero.masked_fill(~(temperature > 0.0), math.nan)
     return x / temperature

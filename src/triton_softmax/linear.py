@@ -51,9 +51,9 @@ def linear_cross_entropy(
     of only `chunk_size` rows in memory at a time.
 
     The forward pass computes the gradients. With reduction "none" each row's incoming gradient is
-    then unknown, so the backward pass recomputes the logits instead. PyTorch's function of this
-    name also takes class probabilities, a weight of more than two dimensions, and `options=`, in
-    whose place `chunk_size` and `accum_dtype` stand.
+    then unknown, and in float16 a loss scale, so the backward pass recomputes the logits instead.
+    PyTorch's function of this name also takes class probabilities, a weight of more than two
+    dimensions, and `options=`, in whose place `chunk_size` and `accum_dtype` stand.
 
     Args:
         input: (…, K), float16, bfloat16, float32 or float64.
@@ -186,11 +186,11 @@ class _LinearCrossEntropy(Function):
         wanted, each = ctx.needs_input_grad[:3], g[:1]  # summed losses have one factor
         gradients = saved
         if ctx.later:
-            layer, rows = saved[:3], RowScalars(*saved[3:])
+            layer, rows, each = saved[:3], RowScalars(*saved[3:]), torch.ones_like(g[:1])
             if is_batched(g):
                 gradients = _of_operators(layer, options, rows, wanted, g)
             else:
-                rows, each = rows.times(g), torch.ones_like(g[:1])
+                rows = rows.times(g)
                 layer = [t if t is None else t.detach() for t in layer]
                 _, gradients = _over_chunks(*layer, ctx.plan, rows, wanted)
         again, results = torch.is_grad_enabled(), []

@@ -22,6 +22,8 @@ from .plan import Fallback, key_of
 from .plan.launch import plans
 from .plan.tokens import TokenCall, gradient_of_tokens, run_tokens
 
+LARGEST = torch.finfo(torch.float32).max
+
 
 def selective_log_softmax(
     logits: Tensor,
@@ -309,7 +311,7 @@ def _of_tokens(
         of_row = (unit / temperature).expand(logits.shape[:-1])
     else:
         # As a tensor's: the float32 quotient of two float32 numbers.
-        narrow = c_float(min(temperature, torch.finfo(torch.float32).max)).value
+        narrow = c_float(min(temperature, LARGEST)).value
         factor = c_float(after).value / narrow if narrow else math.inf
     if index is not None and part is not None:
         index = part.columns(index, logits.shape[-1])

@@ -2,7 +2,8 @@
 
 The kernel reads each row of logits once and writes its gradient along with its loss. The gradient
 already includes the loss's factor, such as 1/n for a mean, so the backward pass only multiplies by
-the incoming gradient, which is 1 if the loss itself is differentiated.
+the incoming gradient, which is 1 if the loss itself is differentiated. In float16 1/n comes with
+the incoming gradient, after a loss scale.
 
 Class targets use the softmax kernels. A scale, a soft cap, probability targets, and class weights
 with label smoothing use the score-modifier kernel; the last two read a second element per class.
@@ -140,8 +141,11 @@ def cross_entropy(
     divided = group is not None or meshed
     wanted = input.requires_grad and torch.is_grad_enabled()
     if wanted and input.dtype == torch.float16 and reduction == "mean" and not meshed:
-        if weight is None or (not z_loss and weight.dtype in (input.dtype, loss_dtype)):
+        kinds = input.dtype, loss_dtype
+        if weight is None or (group is None and not z_loss and _weighs(weight, target, kinds)):
             # Divided in the forward pass, a gradient would be 0 before a loss scale multiplies it.
+            if weight is not None and weight.dtype != torch.float16:
+                weight = weight.float()
             loss, lse = cross_entropy(
                 input, target, weight, None, ignore_index, None, "sum", label_smoothing,
                 z_loss=z_loss, softcap=softcap, scale=scale, inplace_backward=inplace_backward,
@@ -207,16 +211,22 @@ def cross_entropy(
     return (loss, lse.detach()) if return_lse else loss
 
 
+def _weighs(weight: Any, target: Tensor, kinds: tuple[torch.dtype, ...]) -> bool:
+    """Return whether `check_loss` accepts the dtype of class weights, except under autocast."""
+    fits = isinstance(weight, Tensor)
+    return fits and (weight.dtype in kinds or target.is_floating_point())
+
+
 def _counted(target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:
     """Return what a mean divides the sum of losses by."""
     if target.is_floating_point():
         dim = min(1, target.dim() - 1)
         n_rows = (target.shape[:dim] + target.shape[dim + 1 :]).numel()
-        return target.new_full((), n_rows, dtype=torch.float32)
-    kept = target != ignore_index
+        return target.new_full((), n_rows if target.shape[dim] else 0, dtype=torch.float32)
+    kept = (target != ignore_index).reshape(-1)  # a row, too
     if weight is None or not len(weight):
         return kept.sum()
-    return (weight.float()[target.where(kept, 0).long()] * kept).sum()
+    return (weight.float()[target.reshape(-1).where(kept, 0).long()] * kept).sum()
 
 
 def reads_classes_on_host(target: Tensor, n_classes: int, plain: bool) -> bool:
@@ -311,8 +321,9 @@ class _Planned(_CrossEntropy):
 def scaled(dx: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return a gradient times the incoming gradient of each row, or of all. In place if it is not
     needed again; then a factor of 1 costs no pass over it."""
-    if not is_plain_eager(dx, g) or keeps_graph():
+    if not is_plain_eager(dx, g):
         return _product(dx, g, dim)
+    dx = dx.clone() if keeps_graph() else dx
     scale_rows(dx, g, dim)
     return dx
 

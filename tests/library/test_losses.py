@@ -363,6 +363,44 @@ def test_a_mean_of_nothing_in_float16_has_a_gradient_of_0(weight):
     assert loss.isnan() and not dx[0].any()
 
 
+def test_weights_of_another_dtype_are_refused_or_taken_as_in_any_mean():
+    x, target = drawn(6, 5, dtype=torch.float16).requires_grad_(), targets(6, classes=5)
+    weight = torch.ones(5, device=DEVICE)
+    for dtype in (torch.float32, F64, torch.bfloat16):
+        given = {"weight": weight.to(dtype), "loss_dtype": dtype}
+        loss, wanted = (cross_entropy(each, target, **given) for each in (x, x.detach()))
+        torch.testing.assert_close(loss, wanted)
+        with pytest.raises(RuntimeError, match="weight must have the dtype of the logits"):
+            cross_entropy(x, target, weight.to(dtype))
+    with pytest.raises(TypeError):
+        cross_entropy(x, target, [1.0] * 5)
+    none = cross_entropy(torch.zeros(2, 0).half().requires_grad_(), torch.zeros(2, 0))
+    assert none.isnan()
+
+
+def test_a_gradient_is_the_same_if_the_graph_is_kept():
+    x, target = drawn(6, 5, dtype=torch.bfloat16).requires_grad_(), targets(6, classes=5)
+    for reduction in ("mean", "none"):
+        g = torch.tensor(1 / 3) if reduction == "mean" else drawn(6, dtype=torch.bfloat16)
+        found = []
+        for kept in (True, False):
+            loss = cross_entropy(x, target, reduction=reduction, loss_dtype=torch.bfloat16)
+            found += torch.autograd.grad(loss, x, g.to(loss), retain_graph=kept)
+        assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_batched_gradients_of_a_layer_that_may_be_differentiated(dtype, reduction):
+    layer, x = drawn(5, 4, dtype=dtype).requires_grad_(), drawn(6, 4, dtype=dtype, seed=1)
+    loss = linear_cross_entropy(x, layer, targets(6, classes=5), reduction=reduction)
+    g = torch.tensor([2.0, 3.0], device=DEVICE).to(dtype).view(2, *[1] * loss.dim())
+    g = g.expand(2, *loss.shape)
+    ways = {"retain_graph": True}, {"create_graph": True}
+    each, again = (torch.autograd.grad(loss, layer, g, is_grads_batched=True, **w) for w in ways)
+    torch.testing.assert_close(each, again)
+
+
 def test_so_does_that_of_a_models_loss():
     x, target = torch.zeros(4, 64, dtype=torch.half, device=DEVICE), torch.arange(4, device=DEVICE)
     x.requires_grad_()
@@ -572,6 +610,15 @@ def test_two_losses_compile_for_all_sizes(function):
     torch.testing.assert_close(found, step(x))
     (found,), (wanted,) = (torch.autograd.grad(y, x) for y in (found, step(x)))
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_row_of_16_bits_with_weights_compiles(dtype):
+    torch._dynamo.reset()
+    x, weight = drawn(5, dtype=dtype).requires_grad_(), drawn(5, dtype=dtype).abs()
+    step = partial(cross_entropy, target=torch.tensor(3, device=DEVICE), weight=weight)
+    found = torch.compile(step, backend="aot_eager", fullgraph=True)(x)
+    torch.testing.assert_close(found, step(x))
 
 
 def test_a_single_row_with_weights_compiles(monkeypatch):

@@ -183,8 +183,13 @@ def test_a_masked_row_has_no_temperature(by_kernels, given, several, monkeypatch
         assert not zeros[0].any() and zeros[1].isfinite().all()
 
 
-def test_an_infinite_temperature_makes_all_classes_alike():
-    x, each = drawn(1, 40, dtype=F32), torch.tensor([[torch.inf]], device=DEVICE)
+@pytest.mark.parametrize("by_kernels", [True, False], ids=["kernels", "operators"])
+def test_an_infinite_temperature_makes_all_classes_alike(by_kernels, monkeypatch):
+    """But those of −∞."""
+    monkeypatch.setattr(arguments, "INTERPRETED", by_kernels)
+    probe.forget()
+    x, each = drawn(1, 41, dtype=F32), torch.tensor([[torch.inf]], device=DEVICE)
+    x[:, 40] = -torch.inf
     found = selective_log_softmax_and_entropy(x, tokens(1, classes=40), each)
     wanted = torch.full((1,), 40.0, device=DEVICE).log()
     torch.testing.assert_close(found, (-wanted, wanted))

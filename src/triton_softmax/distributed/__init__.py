@@ -33,8 +33,7 @@ __all__ = [
 
 def on_mesh(x: Any, start: int | None = None, size: int | None = None) -> bool:
     """Return whether the input of a call without a group is a `DTensor`; a ValueError if such a
-    call names a first class, or of a plain tensor their number."""
-    on_mesh = type(x).__name__ == "DTensor"
-    if start is not None or (size is not None and not on_mesh):
+    call names a first class, or how many there are."""
+    if not start is size is None:
         raise ValueError("vocab_start and vocab_size say which part of a group's classes is here")
-    return on_mesh
+    return type(x).__name__ == "DTensor"

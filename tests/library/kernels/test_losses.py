@@ -38,7 +38,7 @@ def by_operators(x: torch.Tensor, *numbers: torch.Tensor) -> tuple[torch.Tensor,
     """The losses of rows, after the gradient of these."""
     target, _, b, z, c = (*numbers, None)[:5]
     x = x.double().clone().requires_grad_()
-    options = LossOptions(1, -100, "none", 0.0, 0.0, x.dtype)
+    options = LossOptions(1, -100, "none", 0.0, 1.0, x.dtype)
     results = composite.row_losses(x, composite.RowScalars(target, b, z, c), options)
     return *torch.autograd.grad(results[0].sum(), x), *(each.detach() for each in results)
 
