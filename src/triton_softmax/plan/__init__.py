@@ -431,8 +431,7 @@ def _plan_launches(
     addresses = tuple(each.data_ptr() for each in moved)  # 0 (aligned) for a result
     held = max(each.element_size() for each in inputs[: op.inputs])
     # For equal bits, chunks must be aligned alike in all tensors and in every batch.
-    along = [each for each in inputs if each.dim() == x.dim()]
-    alike = not op.any_order or all(map(layout.lies_on_vectors, along))
+    alike = not op.any_order or all(map(layout.lies_on_vectors, moved))
     if all(col_strides[i] == 1 for i in which) and len(groups) <= 1 and kernel != "strided":
         one_row = (1, *(n_cols if i in which else 1 for i in range(len(tensors))))
         n_rows, *steps = groups[0] if groups else one_row
