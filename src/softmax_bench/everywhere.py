@@ -44,6 +44,7 @@ torch.autograd.grad(y, (x, scale, sink), y.detach())
 x = torch.empty(64, 50_257, dtype=torch.bfloat16, requires_grad=True)
 t, w = torch.zeros(64, dtype=torch.int64), torch.ones(50_257, dtype=torch.bfloat16)
 cross_entropy(x, t, w, label_smoothing=0.1, z_loss=1e-3).backward()
+cross_entropy(x, t, label_smoothing=0.1).backward()
 cross_entropy(x, t, softcap=30.0).backward()
 cross_entropy(x, x.detach()).backward()
 """,

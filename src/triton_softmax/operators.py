@@ -319,8 +319,9 @@ class ModifiedDerivative(Function):
                 part=part, before=False, after=True, x=x, of_modified=y.dtype if both else None,
                 of_scale=of_scale, of_sink=like_sink is not None,
             )  # fmt: skip
-            dz = more.pop(0) if both else dx
-            dscale = more.pop(0) if of_scale else None
+            # Slices, since Dynamo of torch 2.11 makes a tuple of this list.
+            dz, more = (more[0], more[1:]) if both else (dx, more)
+            dscale, more = (more[0], more[1:]) if of_scale else (None, more)
             if like_sink:
                 row_sum, share = more[0].unsqueeze(dim), share.unsqueeze(dim)
         if of_scale and scale is not None:

@@ -78,7 +78,9 @@ class Traits(NamedTuple):
     # The result must not depend on the order of summation. Sums within a program do not; rows on
     # several programs must be cut alike, however many rows there are.
     any_order: bool = False
-    numbers: bool = False  # row scalars come along with the elements, and take registers
+    # Row scalars that come along with the elements, and take registers: four of a loss's gradient,
+    # five of a loss that adds up three sums.
+    numbers: int = 0
 
 
 class Rows(NamedTuple):

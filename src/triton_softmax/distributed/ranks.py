@@ -72,7 +72,8 @@ class _OfParts(Function):
         reduces = op.operation.reduces
         ctx.save_for_backward(x if reduces else y, lines if reduces and not invariant else None)
         ctx.arguments = op.vjp, x.dtype, invariant, shard
-        return y.to(dtype)
+        # Of an alias, which `to` may return, Dynamo of torch 2.11 makes a gradient of zeros.
+        return y if y.dtype == dtype else y.to(dtype)
 
     @staticmethod
     @once_differentiable

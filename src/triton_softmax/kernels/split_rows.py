@@ -145,13 +145,12 @@ def load_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def places_of_chunk(rows, task, OP: tl.constexpr, HOW: tl.constexpr):
-    """The column of each element of a work item's body and edge; −1 outside."""
+    """0 for each element of a work item's body and edge; −1 outside."""
     begin = (task // rows.n_chunks).to(tl.int64) * rows.in_strides[0]
     chunk = task % rows.n_chunks
-    first, offsets, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
-    body = tl.where(mask, (first + offsets - begin).to(tl.int32), -1)
-    cols, mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, OP, HOW)
-    return body, tl.where(mask, cols, -1).to(tl.int32)
+    _, _, mask = body_of_chunk(begin, rows.n_cols, chunk, rows, 1, OP, HOW)
+    _, edge_mask = edge_of_chunk(begin, rows.n_cols, chunk, rows, OP, HOW)
+    return tl.where(mask, 0, -1), tl.where(edge_mask, 0, -1)
 
 
 @triton.jit

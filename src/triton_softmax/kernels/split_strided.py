@@ -57,11 +57,11 @@ def pointers_of_chunk(ptr, strides, chunk, columns, HOW: tl.constexpr, AGAIN: tl
 
 
 @triton.jit
-def columns_of_tile(chunk, columns, HOW: tl.constexpr):
-    """The index along its column of each element of a chunk's tile; −1 outside."""
+def places_of_tile(chunk, columns, HOW: tl.constexpr):
+    """0 for each element of a chunk's tile; −1 outside."""
     cols = chunk * HOW.block_cols + tl.arange(0, HOW.block_cols)[:, None]
     inner = columns.first + tl.arange(0, HOW.block_inner)[None, :]
-    return tl.where((cols < columns.n_cols) & (inner < columns.n_inner), cols, -1)
+    return tl.where((cols < columns.n_cols) & (inner < columns.n_inner), 0, -1)
 
 
 @triton.jit
@@ -85,7 +85,7 @@ def summarise(raw, chunk, columns, INNER: tl.constexpr, OP: tl.constexpr, HOW: t
         m = max_of(in_registers(raw, INNER)[0], 0, OP)
         m_cols = m[None, :]
     raw = optimization_barrier(raw, HOW.barrier)
-    values = placed(in_registers(raw, INNER), columns_of_tile(chunk, columns, HOW), OP)
+    values = placed(in_registers(raw, INNER), places_of_tile(chunk, columns, HOW), OP)
     return m, sums_of(((OP.terms(values, m_cols, HOW.wait),),), m_cols, 0, OP)
 
 
@@ -112,7 +112,7 @@ def write_tile(
         totals = spread(adjusted_totals, 0)
         pointers, mask = pointers_of_chunk(out_ptrs[0], out_strides[0], chunk, columns, HOW, AGAIN)
         values = in_registers(optimization_barrier(raw, HOW.barrier), INNER)
-        values = placed(values, columns_of_tile(chunk, columns, HOW), OP)
+        values = placed(values, places_of_tile(chunk, columns, HOW), OP)
         if OP.shifted:
             m = m[None, :]
         result = OP.finish(values, OP.terms(values, m, False), m, totals)

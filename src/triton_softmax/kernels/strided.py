@@ -108,7 +108,7 @@ def strided_kernel(
         mask = (start + cols < n_cols) & across
         tile = load_tile(in_slices, in_strides, start, cols, inner, mask, OP, HOW)
         raw = raw + (tile,)
-        places = places + (tl.where(mask, start + cols, -1),)
+        places = places + (tl.where(mask, 0, -1),)
     numbers = load_numbers(in_slices, inner_strides(in_strides), inner, across, OP)
 
     m = 0.0

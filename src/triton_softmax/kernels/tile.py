@@ -66,12 +66,10 @@ def tile_kernel(
     TILES: tl.constexpr = HOW.tiles
     rows = tl.program_id(0).to(tl.int64) * HOW.block_rows + tl.arange(0, HOW.block_rows)[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
-    first = 0
     length = multiple_of(n_cols, HOW.vector)
 
     if HOW.edges:
         begin = rows * in_strides[0]
-        first = (round_up(begin, HOW.vector) - begin).to(tl.int32)
         length = (begin + n_cols) // HOW.vector * HOW.vector - round_up(begin, HOW.vector)
         edge, edge_mask = edge_of_row(begin, n_cols, HOW.vector)
         edge_mask = edge_mask & (rows < n_rows)
@@ -85,14 +83,14 @@ def tile_kernel(
             offsets = start_of_body(rows, in_strides[i], HOW) + (t * BLOCK_COLS + cols)
             tile = tile + (tl.load(in_ptrs[i] + offsets, mask=mask, other=OP.padding),)
         raw = raw + (tile,)
-        places = places + (tl.where(mask, first + t * BLOCK_COLS + cols, -1),)
+        places = places + (tl.where(mask, 0, -1),)
 
     if HOW.edges:
         raw_edge = ()
         for i in tl.static_range(len(in_ptrs) - OP.numbers):
             in_edge = in_ptrs[i] + rows * in_strides[i] + edge
             raw_edge = raw_edge + (tl.load(in_edge, mask=edge_mask, other=OP.padding),)
-        place_edge = tl.where(edge_mask, edge, -1).to(tl.int32)
+        place_edge = tl.where(edge_mask, 0, -1)
         values_edge = placed(in_registers(raw_edge, INNER), place_edge, OP)
 
     numbers = load_numbers(in_ptrs, in_strides, rows, rows < n_rows, OP)

@@ -68,17 +68,15 @@ def place_of_tile(start, T: tl.constexpr, end, across, HOW: tl.constexpr):
 
 
 @triton.jit
-def load_step(
-    slices, strides, start, end, inner, across, folded, OP: tl.constexpr, HOW: tl.constexpr
-):
-    """Load the tiles of a step, and where their elements lie along the columns; −1 outside."""
+def load_step(slices, strides, start, end, inner, across, OP: tl.constexpr, HOW: tl.constexpr):
+    """Load the tiles of a step, and 0 for each element inside the columns; −1 outside."""
     TILES: tl.constexpr = HOW.tiles
     raw = ()
     places = ()
     for t in tl.static_range(TILES):
         first, cols, mask = place_of_tile(start, t, end, across, HOW)
         raw = raw + (load_tile(slices, strides, first, cols, inner, mask, OP, HOW),)
-        places = places + (tl.where(mask, (first + cols) * HOW.fold + folded, -1),)
+        places = places + (tl.where(mask, 0, -1),)
     return raw, places
 
 
@@ -198,9 +196,7 @@ def two_pass_kernel(
         m = tl.full((BLOCK_COLS, BLOCK_INNER), float("-inf") if OP.shifted else 0.0, ACC)
         totals = zeros_for((BLOCK_COLS, BLOCK_INNER), ACC, OP)
         for start in range(begin, end, STEP):
-            raw, places = load_step(
-                in_slices, in_strides, start, end, inner, across, folded, OP, HOW
-            )
+            raw, places = load_step(in_slices, in_strides, start, end, inner, across, OP, HOW)
             if OP.shifted:
                 # eq: online-m, online-d
                 m_new = m
@@ -233,9 +229,7 @@ def two_pass_kernel(
     if HOW.write and not OP.reduces:
         totals = adjusted(m, totals, numbers, OP)
         for start in range(begin, end, STEP):
-            raw, places = load_step(
-                in_slices, in_strides, start, end, inner, across, folded, OP, HOW
-            )
+            raw, places = load_step(in_slices, in_strides, start, end, inner, across, OP, HOW)
             for t in tl.static_range(TILES):
                 first, cols, mask = place_of_tile(start, t, end, across, HOW)
                 values = placed(in_registers(raw[t], INNER), places[t], OP)

@@ -53,34 +53,41 @@ CROSS_ENTROPY = replace(
 
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
-    target, _, b, z = numbers
+    """The row scalars for the gradient: the factor of exp(x − m), whether the row counts, and with
+    label smoothing c."""
+    target, _, b, z = numbers[:4]
     lse = m + tl.log(totals[0])
-    factor = (b.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0]
-    return factor, target >= 0
+    r = b.to(m.dtype)
+    if len(numbers) == 4:
+        return (r + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
+    else:
+        c = numbers[4].to(m.dtype)
+        r += c * totals[1]
+        return (r + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0, c
 
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """(b + 2·z·lse)·y; 0 in an ignored row, whatever it holds."""
-    return tl.where(totals[1], terms[0] * totals[0], 0.0)
+    """(b + c·w + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
+    # eq: cross-entropy-smoothed-gradient
+    dx = terms[0] * totals[0]
+    if len(totals) == 3:
+        dx -= totals[2]
+    return tl.where(totals[1], dx, 0.0)
 
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """(b + 2·z·lse)·y − b, the gradient at the target."""
+    """(b + c·w + 2·z·lse)·y − c − b, the gradient at the target."""
     # eq: cross-entropy-gradient
-    target, picked, b, _ = numbers
-    return target, exp_shifted(picked.to(m.dtype), m) * totals[0] - b.to(m.dtype)
+    dx = exp_shifted(numbers[1].to(m.dtype), m) * totals[0]
+    if len(totals) == 3:
+        dx -= totals[2]
+    return numbers[0], dx - numbers[2].to(m.dtype)
 
 
-CROSS_ENTROPY_GRADIENT = replace(
-    CROSS_ENTROPY,
-    name="cross_entropy_gradient",
-    finish=_gradient,
-    finish_at=_gradient_at_target,
-    adjust=_of_gradient,
-)
+GRADIENT = {"finish": _gradient, "finish_at": _gradient_at_target, "adjust": _of_gradient}
+CROSS_ENTROPY_GRADIENT = replace(CROSS_ENTROPY, name="cross_entropy_gradient", **GRADIENT)
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
 
 
@@ -121,13 +128,9 @@ def _of_distribution_gradient(m, totals, numbers):
 @triton.jit
 def _distribution_gradient(values, terms, m, totals):
     """(b + c·w + 2·z·lse)·y − c·q, less b at the target; 0 in an ignored row."""
-    # eq: cross-entropy-distribution-gradient, cross-entropy-smoothed-gradient
+    # eq: cross-entropy-distribution-gradient
     factor, c, b, target = totals
-    dx = terms[0] * factor - tl.where(values[-1] == target, b, 0.0)
-    if len(values) == 3:
-        dx -= c * values[1]
-    else:
-        dx -= c
+    dx = terms[0] * factor - c * values[1] - tl.where(values[-1] == target, b, 0.0)
     return tl.where(target != -1, dx, 0.0)
 
 
@@ -143,9 +146,11 @@ DISTRIBUTION = replace(
 )
 """The loss and log-sum-exp of a row, with a distribution."""
 
-GRADIENT = {"finish": _distribution_gradient, "adjust": _of_distribution_gradient}
 DISTRIBUTION_GRADIENT = replace(
-    DISTRIBUTION, name="cross_entropy_distribution_gradient", **GRADIENT
+    DISTRIBUTION,
+    name="cross_entropy_distribution_gradient",
+    finish=_distribution_gradient,
+    adjust=_of_distribution_gradient,
 )
 """The gradient of the loss with a distribution, and the loss and log-sum-exp."""
 

@@ -384,7 +384,8 @@ def choose(
 def traits_of(op: Operation) -> Traits:
     """Describe an operation to `config`."""
     keeps_terms = op.finish_terms is not None
-    numbers = not op.reduces and op.finish_at is not None
+    overwrites = op.finish_at is not None and not op.reduces
+    numbers = op.numbers if overwrites or op.sums > 1 else 0
     return Traits(
         op.inputs, keeps_terms, op.exp_in_finish, op.reduces, bool(op.any_order), numbers=numbers
     )

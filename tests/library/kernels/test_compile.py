@@ -175,6 +175,16 @@ def test_geometry(case):
         assert dtype != "float64" or is_float32_free(result.assembly)
 
 
+@pytest.mark.parametrize("shape", ["4096, 128_256", "2048, 50_257", "8192, 16_384", "8, 700, 999"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_three_sums_stay_in_registers(shape, dtype):
+    """Those of a smoothed loss, of rows and of columns."""
+    x = f"x = torch.empty({shape}, dtype=torch.{dtype}, requires_grad=True)"
+    call = "cross_entropy(x, x.select(1, 0).detach().long(), label_smoothing=0.1)"
+    result = compiled(f"{x}\n{call}")[-1]
+    assert "smoothed" in result.constants["OP"] and result.spill_bytes <= 8 + ALSO_SPILLED
+
+
 OUT_OF_STEP = {
     # columns of a slice and dtype: bytes per thread that softmax and its gradient may spill
     (150_001, "bfloat16"): (48, 16),

@@ -155,7 +155,7 @@ def is_column(col, first, end):
 
 @triton.jit
 def placed(values, places, OP: tl.constexpr):
-    """The values of a block, plus the columns of its elements if the operation needs them."""
+    """The values of a block, plus where its elements lie if the operation needs that."""
     if OP.placed:
         return values + (places,)
     else:

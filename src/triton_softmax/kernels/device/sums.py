@@ -234,7 +234,10 @@ def _sums_of_tiles(tiles, AXIS: tl.constexpr):
     totals = tiles[0]
     for t in tl.static_range(1, len(tiles)):
         totals = added(totals, tiles[t])
-    return summed(totals, AXIS)
+    if COMPILED.value and len(totals) == 3:  # together: the terms of each would take registers
+        return tl.reduce(totals, AXIS, _add_all)
+    else:
+        return summed(totals, AXIS)
 
 
 @triton.jit

@@ -4,8 +4,8 @@ Tiles have power-of-two sides, but row lengths seldom are powers of two: a row o
 fills only five eighths of a tile of 8,192. Five tiles of 1,024 fit it exactly. Loops over tiles are
 unrolled, so that each tile stays in registers.
 
-In all functions `raw` is a tuple of tiles, each a tuple of one raw block per input; `places` holds
-the columns of each tile, −1 outside the row; AXIS is the dimension of a block along the row.
+In all functions `raw` is a tuple of tiles, each a tuple of one raw block per input; `places` has a
+block for each, 0 inside the row and −1 outside; AXIS is the dimension of a block along the row.
 """
 
 import triton
