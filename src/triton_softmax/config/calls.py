@@ -78,9 +78,7 @@ class Traits(NamedTuple):
     # The result must not depend on the order of summation. Sums within a program do not; rows on
     # several programs must be cut alike, however many rows there are.
     any_order: bool = False
-    # Row scalars that come along with the elements, and take registers: four of a loss's gradient,
-    # five of a loss that adds up three sums.
-    numbers: int = 0
+    numbers: int = 0  # row scalars that take registers: 4 of a loss's gradient, 5 with three sums
 
 
 class Rows(NamedTuple):

@@ -9,8 +9,8 @@ from .constants import Choice, SplitRows, SplitStrided
 # so a program only falls back if its partners are not running.
 MAX_POLLS = 1024
 
-# Every program reads the status words of its whole row, so reads grow with the square of the number
-# of chunks. Beyond 2^24 columns, loops read rows of 16 bits faster, and float32 as fast.
+# Every program reads all status words of its row, so reads grow with the square of the chunks:
+# beyond 2^24 columns, loops read rows of 16 bits faster, and float32 as fast.
 MAX_CHUNKS, LONGEST_CHUNK = 4096, 8192
 MAX_SPLIT_COLS = 2**24
 

@@ -72,8 +72,7 @@ class _OfParts(Function):
         reduces = op.operation.reduces
         ctx.save_for_backward(x if reduces else y, lines if reduces and not invariant else None)
         ctx.arguments = op.vjp, x.dtype, invariant, shard
-        # Of an alias, which `to` may return, Dynamo of torch 2.11 makes a gradient of zeros.
-        return y if y.dtype == dtype else y.to(dtype)
+        return y if y.dtype == dtype else y.to(dtype)  # torch 2.11 compiles zeros for an alias
 
     @staticmethod
     @once_differentiable

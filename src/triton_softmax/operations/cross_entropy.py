@@ -53,41 +53,34 @@ CROSS_ENTROPY = replace(
 
 @triton.jit
 def _of_gradient(m, totals, numbers):
-    """The row scalars for the gradient: the factor of exp(x − m), whether the row counts, and with
-    label smoothing c."""
-    target, _, b, z = numbers[:4]
+    """The row scalars for the gradient: the factor of exp(x − m), and whether the row counts."""
+    target, _, b, z = numbers
     lse = m + tl.log(totals[0])
-    r = b.to(m.dtype)
-    if len(numbers) == 4:
-        return (r + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0
-    else:
-        c = numbers[4].to(m.dtype)
-        r += c * totals[1]
-        return (r + 2.0 * z.to(m.dtype) * lse) / totals[0], target >= 0, c
+    factor = (b.to(m.dtype) + 2.0 * z.to(m.dtype) * lse) / totals[0]
+    return factor, target >= 0
 
 
 @triton.jit
 def _gradient(values, terms, m, totals):
-    """(b + c·w + 2·z·lse)·y − c; 0 in an ignored row, whatever it holds."""
-    # eq: cross-entropy-smoothed-gradient
-    dx = terms[0] * totals[0]
-    if len(totals) == 3:
-        dx -= totals[2]
-    return tl.where(totals[1], dx, 0.0)
+    """(b + 2·z·lse)·y; 0 in an ignored row, whatever it holds."""
+    return tl.where(totals[1], terms[0] * totals[0], 0.0)
 
 
 @triton.jit
 def _gradient_at_target(m, totals, numbers):
-    """(b + c·w + 2·z·lse)·y − c − b, the gradient at the target."""
+    """(b + 2·z·lse)·y − b, the gradient at the target."""
     # eq: cross-entropy-gradient
-    dx = exp_shifted(numbers[1].to(m.dtype), m) * totals[0]
-    if len(totals) == 3:
-        dx -= totals[2]
-    return numbers[0], dx - numbers[2].to(m.dtype)
+    target, picked, b, _ = numbers
+    return target, exp_shifted(picked.to(m.dtype), m) * totals[0] - b.to(m.dtype)
 
 
-GRADIENT = {"finish": _gradient, "finish_at": _gradient_at_target, "adjust": _of_gradient}
-CROSS_ENTROPY_GRADIENT = replace(CROSS_ENTROPY, name="cross_entropy_gradient", **GRADIENT)
+CROSS_ENTROPY_GRADIENT = replace(
+    CROSS_ENTROPY,
+    name="cross_entropy_gradient",
+    finish=_gradient,
+    finish_at=_gradient_at_target,
+    adjust=_of_gradient,
+)
 """The gradient of the loss, and the loss and log-sum-exp of the row."""
 
 
@@ -157,8 +150,32 @@ DISTRIBUTION_GRADIENT = replace(
 CROSS_ENTROPY_SMOOTHED = replace(DISTRIBUTION, name="cross_entropy_smoothed", inputs=1)
 """The loss and log-sum-exp with label smoothing."""
 
+
+@triton.jit
+def _of_smoothed_gradient(m, totals, numbers):
+    """The row scalars for the gradient, of which c is taken everywhere."""
+    target, picked, b, z, c = numbers
+    return _of_gradient(m, totals, (target, picked, b + c * totals[1], z)) + (c.to(m.dtype),)
+
+
+@triton.jit
+def _smoothed_gradient(values, terms, m, totals):
+    # eq: cross-entropy-smoothed-gradient
+    return tl.where(totals[1], terms[0] * totals[0] - totals[2], 0.0)
+
+
+@triton.jit
+def _smoothed_gradient_at_target(m, totals, numbers):
+    target, dx = _gradient_at_target(m, totals, numbers[:4])
+    return target, dx - totals[2]
+
+
 CROSS_ENTROPY_SMOOTHED_GRADIENT = replace(
-    CROSS_ENTROPY_SMOOTHED, name="cross_entropy_smoothed_gradient", **GRADIENT
+    CROSS_ENTROPY_SMOOTHED,
+    name="cross_entropy_smoothed_gradient",
+    finish=_smoothed_gradient,
+    finish_at=_smoothed_gradient_at_target,
+    adjust=_of_smoothed_gradient,
 )
 
 PLAIN = CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT

@@ -384,8 +384,7 @@ def choose(
 def traits_of(op: Operation) -> Traits:
     """Describe an operation to `config`."""
     keeps_terms = op.finish_terms is not None
-    overwrites = op.finish_at is not None and not op.reduces
-    numbers = op.numbers if overwrites or op.sums > 1 else 0
+    numbers = op.numbers if op.sums > 1 or op.finish_at and not op.reduces else 0
     return Traits(
         op.inputs, keeps_terms, op.exp_in_finish, op.reduces, bool(op.any_order), numbers=numbers
     )
