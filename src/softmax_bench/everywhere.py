@@ -76,7 +76,7 @@ def sample() -> list[dict]:
     """The measured rows in which a kernel, operation, direction and element type comes first."""
     launches, seen, found = read(ROOT).today, set(), []
     for row in (row for rows in measured().values() for row in rows):
-        if row["provider"] == CHOOSER and row["suite"] != "compiles":
+        if row["provider"] == CHOOSER and row["suite"] not in ("compiles", "invariant"):
             of_row = (row["op"], row.get("direction"), row.get("dtype"))
             kinds = {(each.kernel, *of_row) for each in launches[cell_of(row)]}
             if not kinds <= seen:

@@ -18,6 +18,7 @@ from softmax_bench.schema import ROOT, read_json, write
 FILE = "docs/benchmarks/launches.json"
 DATA = "docs/benchmarks/data"
 RANKS = "docs/benchmarks/ranks.json"
+INVARIANT = "docs/benchmarks/invariant.json"
 
 FOLLOWED = ("softmax, part alone", "softmax", "cross-entropy, part alone", "cross-entropy")
 """The calls of several GPUs that are followed. Pushed words are not: they need the GPUs' memory."""
@@ -73,8 +74,11 @@ def read_rows(path: Path, load: Callable[[Path], dict] = read_json) -> list[dict
 
 def measured() -> dict[str, list[dict]]:
     """The rows of calls of ours, by the commit that they were measured at; those over several GPUs
-    too."""
+    and batch-invariant ones too, which stand beside the plain call."""
     found: dict[str, list[dict]] = {}
+    run = read_json(ROOT / INVARIANT)
+    common = {"provider": CHOOSER, "suite": "invariant", "op": "invariant"}
+    found[run["commit"]] = [{"case": f"invariant/{call}", **common} for call in run["calls"]]
     for run in read_json(ROOT / RANKS)["runs"]:
         found.setdefault(run["commit"], []).extend(rows_of_ranks(run))
     for row in read_rows(ROOT / DATA):

@@ -58,6 +58,13 @@ def call_of(row: dict) -> Callable[[], object]:
     already."""
     if row["suite"] == "ranks":
         return call_of_ranks(row)
+    if row["suite"] == "invariant":
+        from softmax_bench import invariance
+
+        case = invariance.cases()[row["case"].removeprefix("invariant/")]
+        t = Unread().tensors(case)
+        both = [invariance.prepare(case, each, t) for each in (False, True)]
+        return lambda: [call() for call in both]
     case = Case.of(row)
     if case.suite == "compiles":  # many lengths
         calls = [

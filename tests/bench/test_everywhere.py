@@ -24,8 +24,9 @@ SPILLED = {
     "split_rows_kernel cross_entropy_gradient bf16": 374,
     "split_rows_kernel cross_entropy_gradient bf16 write": 272,
     "split_rows_kernel cross_entropy_gradient fp32": 8,
-    "split_rows_kernel cross_entropy_smoothed_gradient bf16 publish": 1368,
-    "split_rows_kernel cross_entropy_smoothed_gradient bf16 write": 2088,
+    "split_rows_kernel cross_entropy_smoothed_gradient bf16": 64,
+    "split_rows_kernel cross_entropy_smoothed_gradient bf16 publish": 16,
+    "split_rows_kernel cross_entropy_smoothed_gradient bf16 write": 4,
     "split_rows_kernel log_softmax bf16": 144,
     "split_rows_kernel log_softmax bf16 write": 100,
     "split_rows_kernel log_softmax fp32": 264,
@@ -44,8 +45,8 @@ SPILLED = {
     "split_rows_kernel softmax_vjp bf16 write": 44,
     "split_rows_kernel softmax_vjp fp16": 124,
     "split_rows_kernel softmax_vjp fp32": 208,
-    "split_strided_kernel log_softmax bf16": 1972,
     "targets_kernel bf16": 4,
+    "two_pass_kernel softmax bf16 write": 84,
     "two_pass_kernel softmax fp64": 4,
 }
 """Of a kind of kernel: the most bytes per thread that it spills on any GPU, by any Triton."""
