@@ -96,6 +96,7 @@ def check_public(dtype: torch.dtype, n_rows: int, n: int) -> None:
             x, classes, weight.to(x), label_smoothing=0.1, z_loss=1e-3
         )
         yield triton_softmax.cross_entropy(x, classes, softcap=5.0, reduction="sum")
+        yield triton_softmax.cross_entropy(x, classes, label_smoothing=0.1)
         yield triton_softmax.linear_cross_entropy(x[:, :30], head.to(x), classes)
         tokens = classes.clamp(min=0)
         yield sum(triton_softmax.token_logprobs(x, tokens, temperature=0.7, return_entropy=True))

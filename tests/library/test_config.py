@@ -282,19 +282,19 @@ def test_more_rows_get_no_fewer_rows_a_program(edges, itemsize):
 @pytest.mark.parametrize("traits", [SOFTMAX, SOFTMAX_VJP, LOGSUMEXP])
 def test_chunks_of_invariant_calls_do_not_depend_on_the_number_of_rows(traits, nvidia):
     traits, device = traits._replace(any_order=True), Device(132, nvidia)
-    longest = splitting.INVARIANT_TILE_COLS
-    counts = of_load(LOADS, device)
+    counts, longest = of_load(LOADS, device), splitting.INVARIANT_TILE_COLS
     for n_cols, itemsize in itertools.product(LENGTHS, (2, 4, 8)):
         found = {choose(n_rows, n_cols, itemsize, traits, device) for n_rows in counts}
         cut = {(each.n_chunks, each.chunk_cols) for each in found if each.kernel not in TILES}
         assert len(cut) == 1 or all(each.kernel in TILES for each in found)
         assert {each.how.block <= 2**13 for each in found if each.kernel == "split_rows"} <= {True}
         assert all(each.kernel in TILES for each in found) == (n_cols <= longest)
-    for n_cols, itemsize in itertools.product(COLUMNS, (2, 4)):
-        columns = Columns(1, n_cols, 64, itemsize, 4, 4, False)
+    lines = (64, 4), (9001, 1)  # and the elements of an access
+    for n_cols, itemsize, (n_inner, vector) in itertools.product(COLUMNS, (2, 4), lines):
+        columns = Columns(1, n_cols, n_inner, itemsize, vector, vector, False)
         wanted = chooser.measured_columns(columns, traits, device)
-        for n_outer in (16, 1000):
-            more = columns._replace(n_outer=n_outer)
+        assert n_cols > 2048 or wanted.kernel == "strided"
+        for more in (columns._replace(n_outer=16), columns._replace(n_outer=1000)):
             assert chooser.measured_columns(more, traits, device) == wanted
     for n_cols in COLUMNS:
         masked = [Modified(n_rows, n_cols, 4, 4, True, False) for n_rows in counts]

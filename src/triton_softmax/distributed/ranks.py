@@ -72,7 +72,7 @@ class _OfParts(Function):
         reduces = op.operation.reduces
         ctx.save_for_backward(x if reduces else y, lines if reduces and not invariant else None)
         ctx.arguments = op.vjp, x.dtype, invariant, shard
-        return y if y.dtype == dtype else y.to(dtype)  # torch 2.11 compiles zeros for an alias
+        return y if y.dtype == dtype else y.to(dtype)  # torch 2.11 compiles aliases to 0 gradients
 
     @staticmethod
     @once_differentiable

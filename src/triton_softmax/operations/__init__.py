@@ -9,7 +9,7 @@
 | `cross_entropy` | `CROSS_ENTROPY`, `DISTRIBUTION`, … | cross-entropy-from-summary, … |
 
 An operation is a small file: a few jitted functions, and an `Operation` that combines them. Every
-geometry runs every operation.
+geometry runs every operation, but for `DISTRIBUTION`.
 """
 
 from .logsumexp import LOGSUMEXP, LOGSUMEXP_VJP

@@ -137,7 +137,7 @@ DISTRIBUTION = replace(
     numbers=5,
     placed=True,
 )
-"""The loss and log-sum-exp of a row, with a distribution."""
+"""The loss and log-sum-exp of a row, with a distribution; by `modified_rows` alone."""
 
 DISTRIBUTION_GRADIENT = replace(
     DISTRIBUTION,

@@ -59,7 +59,7 @@ class Operation(str):
         adjust: (m, totals, numbers) → what `finish` takes in place of the totals; None keeps them.
         finish_at: (m, totals, numbers) → (column, element): overwrites the one element of a row
             that `finish` gets wrong; column −1 is none. `totals` are as for `finish`.
-        placed: whether `values` ends with a block: −1 outside the row, inside 0 or the columns.
+        placed: whether `values` ends with 0s, and −1 outside the row; in `modified_rows`, columns.
         row_results: number of row scalars that `finish_row` returns.
         any_order: 0, or sums are independent of order: of the order of groups of so many adjacent
             terms, which are added in floating point first.

@@ -178,7 +178,6 @@ def test_geometry(case):
 @pytest.mark.parametrize("shape", ["4096, 128_256", "2048, 50_257", "8192, 16_384", "8, 700, 999"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_three_sums_stay_in_registers(shape, dtype):
-    """Those of a smoothed loss, of rows and of columns."""
     x = f"x = torch.empty({shape}, dtype=torch.{dtype}, requires_grad=True)"
     call = "cross_entropy(x, x.select(1, 0).detach().long(), label_smoothing=0.1)"
     result = compiled(f"{x}\n{call}")[-1]

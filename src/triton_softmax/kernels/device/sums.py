@@ -234,7 +234,7 @@ def _sums_of_tiles(tiles, AXIS: tl.constexpr):
     totals = tiles[0]
     for t in tl.static_range(1, len(tiles)):
         totals = added(totals, tiles[t])
-    if COMPILED.value and len(totals) == 3:  # together: the terms of each would take registers
+    if COMPILED.value and len(totals) == 3:  # one by one, all terms would stay in registers
         return tl.reduce(totals, AXIS, _add_all)
     else:
         return summed(totals, AXIS)
